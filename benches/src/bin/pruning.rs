@@ -1,0 +1,94 @@
+//! How close pruning comes to a table that never had the other partitions.
+//!
+//! `cargo run --release -p datafusion-partitioned-benches --bin pruning` measures a query that needs
+//! one of 10,000 partitions and a join that needs 31 of 1,825, each read by this project, by
+//! DataFusion's `ListingTable`, and by the oracle: `ListingTable` over exactly the needed
+//! partitions. The lakes are Parquet files in a temporary directory.
+//!
+//! Arguments, all optional: `--runs 15 --fanout 100 --days 1825 --rows 100`.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "a measurement program prints its figures"
+)]
+
+use std::str::FromStr;
+use std::sync::Arc;
+
+use datafusion::common::{exec_datafusion_err, exec_err};
+use datafusion::error::Result;
+use datafusion_partitioned_benches::{Caches, Case, Sizes, markdown_table, measure};
+use datafusion_partitioned_test_utils::{Lake, RequestCountingStore};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse(std::env::args().skip(1))?;
+    let Arguments { runs, sizes } = arguments;
+
+    let directory = tempfile::tempdir()?;
+    let lake = Lake::local(directory.path())?;
+    let mut cases = vec![Case::point(&lake, sizes).await?];
+    cases.extend(Case::joins(&lake, sizes).await?);
+
+    let store = RequestCountingStore::new(Arc::clone(lake.store()));
+    let lake = lake.with_store(Arc::new(store.clone()));
+    let mut measured = Vec::new();
+    for case in &cases {
+        for caches in [Caches::Cold, Caches::Warm] {
+            let measurements = measure(case, caches, &lake, &store, runs).await?;
+            measured.push((case.name.clone(), caches, measurements));
+        }
+    }
+    println!(
+        "Medians of {runs} runs, {} rows in each partition, {} threads:\n\n{}",
+        sizes.rows,
+        std::thread::available_parallelism()?,
+        markdown_table(&measured)
+    );
+    Ok(())
+}
+
+struct Arguments {
+    runs: usize,
+    sizes: Sizes,
+}
+
+impl Arguments {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut parsed = Self {
+            runs: 15,
+            sizes: Sizes {
+                fanout: 100,
+                days: 1_825,
+                rows: 100,
+            },
+        };
+        while let Some(name) = arguments.next() {
+            let value = arguments.next();
+            match name.as_str() {
+                "--runs" => parsed.runs = number(&name, value, 1)?,
+                "--fanout" => parsed.sizes.fanout = number(&name, value, 1)?,
+                // The month that the joins ask for must be among the days.
+                "--days" => parsed.sizes.days = number(&name, value, 62)?,
+                "--rows" => parsed.sizes.rows = number(&name, value, 1)?,
+                _ => {
+                    return exec_err!(
+                        "unknown argument {name}; expected one of --runs, --fanout, --days, --rows"
+                    );
+                }
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn number<T>(name: &str, value: Option<String>, least: T) -> Result<T>
+where
+    T: FromStr + PartialOrd + std::fmt::Display,
+{
+    let value = value.unwrap_or_default();
+    let number = value.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| {
+        exec_datafusion_err!("{name} needs a number of {least} or more, found {value:?}")
+    })
+}

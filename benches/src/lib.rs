@@ -1,0 +1,13 @@
+//! What the measurement programs in `src/bin` are made of: cases, measurements, a report.
+//!
+//! A [`Case`] is a query over a partitioned table that lies in a lake twice: whole, and reduced to
+//! the partitions that the query needs. A [`Provider`] is one way to read it, [`measure`] runs all
+//! of them side by side, and [`Measurement`]s print as the rows of a Markdown table.
+
+mod case;
+mod measure;
+mod report;
+
+pub use case::{Case, Provider, Sizes};
+pub use measure::{Caches, Measurement, measure};
+pub use report::markdown_table;

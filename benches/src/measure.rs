@@ -1,0 +1,129 @@
+//! The measurement of a case: all providers side by side, checked against each other.
+
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
+use datafusion::prelude::SessionContext;
+use datafusion_partitioned_test_utils::{Lake, RequestCountingStore, compare_rows};
+
+use crate::case::{Case, Provider};
+
+/// What a run finds in the caches of its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caches {
+    /// Nothing: each run makes a session, creates the tables and sends the query.
+    Cold,
+    /// What earlier runs left: one session sends the query again and again.
+    Warm,
+}
+
+impl Caches {
+    /// The name in the report.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// The runs of one provider.
+#[derive(Debug, Clone)]
+pub struct Measurement {
+    /// What was measured.
+    pub provider: Provider,
+    /// The median time of a run, planning and execution together.
+    pub median: Duration,
+    /// The fastest and the slowest run.
+    pub range: (Duration, Duration),
+    /// The median number of LIST requests of a run, at any level of the tree.
+    pub list_requests: usize,
+}
+
+/// Measures a case: `runs` rounds, in each of which every provider has its turn, so that a change of
+/// the machine's mood meets all of them. Fails when their answers differ.
+///
+/// `store` must be the store of the lake.
+pub async fn measure(
+    case: &Case,
+    caches: Caches,
+    lake: &Lake,
+    store: &RequestCountingStore,
+    runs: usize,
+) -> Result<Vec<Measurement>> {
+    let mut series = Vec::new();
+    for provider in Provider::ALL {
+        series.push(Series::new(case, caches, lake, provider).await?);
+    }
+    for _ in 0..runs {
+        for series in &mut series {
+            series.run(case, lake, store).await?;
+        }
+    }
+    for other in &series[1..] {
+        compare_rows(&series[0].answer, &other.answer)?;
+    }
+    Ok(series.iter().map(Series::summary).collect())
+}
+
+struct Series {
+    provider: Provider,
+    /// The session that all runs share when the caches are warm.
+    session: Option<SessionContext>,
+    times: Vec<Duration>,
+    list_requests: Vec<usize>,
+    answer: Vec<RecordBatch>,
+}
+
+impl Series {
+    /// Starts with the first run, which is not measured: it fills the caches of the session or else
+    /// those of the operating system.
+    async fn new(case: &Case, caches: Caches, lake: &Lake, provider: Provider) -> Result<Self> {
+        let session = case.session(lake, provider).await?;
+        let answer = answer(&session, case).await?;
+        Ok(Self {
+            provider,
+            session: (caches == Caches::Warm).then_some(session),
+            times: Vec::new(),
+            list_requests: Vec::new(),
+            answer,
+        })
+    }
+
+    async fn run(&mut self, case: &Case, lake: &Lake, store: &RequestCountingStore) -> Result<()> {
+        store.clear();
+        let start = Instant::now();
+        self.answer = match &self.session {
+            Some(session) => answer(session, case).await?,
+            None => {
+                let session = case.session(lake, self.provider).await?;
+                answer(&session, case).await?
+            }
+        };
+        self.times.push(start.elapsed());
+        self.list_requests.push(store.list_count());
+        Ok(())
+    }
+
+    fn summary(&self) -> Measurement {
+        let times = sorted(&self.times);
+        let list_requests = sorted(&self.list_requests);
+        Measurement {
+            provider: self.provider,
+            median: times[times.len() / 2],
+            range: (times[0], times[times.len() - 1]),
+            list_requests: list_requests[list_requests.len() / 2],
+        }
+    }
+}
+
+async fn answer(session: &SessionContext, case: &Case) -> Result<Vec<RecordBatch>> {
+    session.sql(&case.query).await?.collect().await
+}
+
+fn sorted<T: Ord + Clone>(values: &[T]) -> Vec<T> {
+    let mut values = values.to_vec();
+    values.sort();
+    values
+}

@@ -1,0 +1,18 @@
+//! The session of the shell: DataFusion with everything of this project added.
+
+use datafusion::common::Result;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned::prelude::PartitionedSessionExt;
+
+/// Creates a session that is configured by the environment (`DATAFUSION_*`).
+pub(crate) fn create_session(memory_limit: Option<usize>) -> Result<SessionContext> {
+    let config = SessionConfig::from_env()?.with_information_schema(true);
+    let runtime = RuntimeEnvBuilder::new();
+    let runtime = match memory_limit {
+        Some(bytes) => runtime.with_memory_limit(bytes, 1.0),
+        None => runtime,
+    };
+    let context = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
+    Ok(context.with_partitioned())
+}

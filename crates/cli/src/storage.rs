@@ -1,0 +1,255 @@
+//! Buckets of S3 as locations: an object store is opened when a statement first names its bucket.
+//!
+//! Settings come from the environment (`AWS_*`), and from the options of the statement:
+//!
+//! | option | variable |
+//! |---|---|
+//! | `aws.access_key_id` | `AWS_ACCESS_KEY_ID` |
+//! | `aws.secret_access_key` | `AWS_SECRET_ACCESS_KEY` |
+//! | `aws.session_token` | `AWS_SESSION_TOKEN` |
+//! | `aws.region` | `AWS_REGION`, `AWS_DEFAULT_REGION` |
+//! | `aws.endpoint` | `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_ENDPOINT` |
+//! | `aws.allow_http` | `AWS_ALLOW_HTTP` |
+//!
+//! The options are taken out of the statement before it is planned, so that neither a table nor a
+//! plan can show them. They hold for the bucket: for all later statements too, until others are
+//! given.
+
+use std::slice;
+use std::sync::Arc;
+
+use datafusion::common::{Result, config_datafusion_err, config_err};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast::Value;
+use object_store::ClientConfigKey;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use url::Url;
+
+const OPTION_PREFIX: &str = "aws.";
+
+const OPTIONS: [(&str, AmazonS3ConfigKey); 6] = [
+    ("aws.access_key_id", AmazonS3ConfigKey::AccessKeyId),
+    ("aws.secret_access_key", AmazonS3ConfigKey::SecretAccessKey),
+    ("aws.session_token", AmazonS3ConfigKey::Token),
+    ("aws.region", AmazonS3ConfigKey::Region),
+    // Of the two keys for endpoints, the one that wins over the other.
+    ("aws.endpoint", AmazonS3ConfigKey::S3Endpoint),
+    (
+        "aws.allow_http",
+        AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp),
+    ),
+];
+
+type S3Setting = (AmazonS3ConfigKey, String);
+
+/// Opens the buckets that a statement names, and takes its `aws.` options out of it.
+pub(crate) fn open_buckets(statement: &mut Statement, runtime: &RuntimeEnv) -> Result<()> {
+    open_buckets_with(&AmazonS3Builder::from_env(), statement, runtime)
+}
+
+fn open_buckets_with(
+    environment: &AmazonS3Builder,
+    statement: &mut Statement,
+    runtime: &RuntimeEnv,
+) -> Result<()> {
+    let (locations, options) = match statement {
+        Statement::CreateExternalTable(create) => {
+            (create.locations.as_slice(), &mut create.options)
+        }
+        Statement::CopyTo(copy) => (slice::from_ref(&copy.target), &mut copy.options),
+        Statement::Explain(explain) => {
+            return open_buckets_with(environment, &mut explain.statement, runtime);
+        }
+        Statement::Statement(_) | Statement::Reset(_) => return Ok(()),
+    };
+    let settings = take_settings(options)?;
+    let buckets: Vec<_> = locations
+        .iter()
+        .filter_map(|location| Url::parse(location).ok())
+        .filter(|url| matches!(url.scheme(), "s3" | "s3a"))
+        .collect();
+    if buckets.is_empty() && !settings.is_empty() {
+        return config_err!(
+            "options with the prefix '{OPTION_PREFIX}' need a location with the scheme 's3' or \
+             's3a'"
+        );
+    }
+    for url in buckets {
+        let is_open = runtime.object_store_registry.get_store(&url).is_ok();
+        if !is_open || !settings.is_empty() {
+            let store = open_bucket(environment, &url, &settings)?;
+            runtime.register_object_store(&url, Arc::new(store));
+        }
+    }
+    Ok(())
+}
+
+fn take_settings(options: &mut Vec<(String, Value)>) -> Result<Vec<S3Setting>> {
+    options
+        .extract_if(.., |(key, _)| key.to_lowercase().starts_with(OPTION_PREFIX))
+        .map(|(key, value)| {
+            let known = OPTIONS
+                .iter()
+                .find(|(name, _)| key.eq_ignore_ascii_case(name));
+            let Some((_, setting)) = known else {
+                return config_err!(
+                    "unknown option '{key}'; expected one of: '{}'",
+                    OPTIONS.map(|(name, _)| name).join("', '")
+                );
+            };
+            let text = value
+                .into_string()
+                .ok_or_else(|| config_datafusion_err!("expected a string for option '{key}'"))?;
+            Ok((*setting, text))
+        })
+        .collect()
+}
+
+fn open_bucket(
+    environment: &AmazonS3Builder,
+    url: &Url,
+    settings: &[S3Setting],
+) -> Result<AmazonS3> {
+    let bucket = url
+        .host_str()
+        .ok_or_else(|| config_datafusion_err!("missing bucket in location '{url}'"))?;
+    let builder = settings
+        .iter()
+        .fold(environment.clone(), |builder, (key, value)| {
+            builder.with_config(*key, value)
+        })
+        .with_bucket_name(bucket);
+
+    let get = |key| builder.get_config_value(&key);
+    let endpoint = get(AmazonS3ConfigKey::S3Endpoint).or_else(|| get(AmazonS3ConfigKey::Endpoint));
+    let is_http = endpoint.is_some_and(|endpoint| endpoint.to_lowercase().starts_with("http:"));
+    let allow_http = get(AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp));
+    if is_http && allow_http.as_deref() == Some("false") {
+        return config_err!(
+            "the endpoint of bucket '{bucket}' is not encrypted (http); to use it all the same, \
+             set the option 'aws.allow_http' 'true' or the variable AWS_ALLOW_HTTP=true"
+        );
+    }
+    Ok(builder.build()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::parser::DFParser;
+
+    use super::*;
+
+    #[test]
+    fn options_are_taken_out_of_the_statement() {
+        let runtime = RuntimeEnv::default();
+        let mut statement = parse(
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 's3://lake/t/' OPTIONS \
+             ('AWS.region' 'eu-1', has_header 'true', \
+              'aws.access_key_id' 'hidden', 'aws.secret_access_key' 'hidden')",
+        );
+        open(&mut statement, &runtime).unwrap();
+        assert!(has_store(&runtime, "s3://lake/else"));
+
+        let Statement::CreateExternalTable(create) = &statement else {
+            panic!("unexpected statement {statement}")
+        };
+        assert_eq!(create.options.len(), 1);
+        assert_eq!(create.options[0].0, "has_header");
+        assert!(!format!("{statement:?}").contains("hidden"));
+    }
+
+    #[test]
+    fn targets_of_copy_are_opened_also_below_explain() {
+        let runtime = RuntimeEnv::default();
+        let mut copy = parse("COPY t TO 's3a://out/x' OPTIONS ('aws.region' 'eu-1')");
+        open(&mut copy, &runtime).unwrap();
+        assert!(has_store(&runtime, "s3a://out"));
+
+        let mut explain = parse("EXPLAIN COPY t TO 's3://other/x' STORED AS CSV");
+        open(&mut explain, &runtime).unwrap();
+        assert!(has_store(&runtime, "s3://other"));
+    }
+
+    #[test]
+    fn open_buckets_are_kept_until_options_are_given() {
+        let runtime = RuntimeEnv::default();
+        let store = || {
+            let url = Url::parse("s3://lake").unwrap();
+            runtime.object_store_registry.get_store(&url).unwrap()
+        };
+        let create = "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 's3://lake/t/'";
+        open(&mut parse(create), &runtime).unwrap();
+        let first = store();
+        open(&mut parse(create), &runtime).unwrap();
+        assert!(Arc::ptr_eq(&first, &store()));
+        let create = format!("{create} OPTIONS ('aws.region' 'eu-1')");
+        open(&mut parse(&create), &runtime).unwrap();
+        assert!(!Arc::ptr_eq(&first, &store()));
+    }
+
+    #[test]
+    fn mistakes_name_the_option_and_hide_values() {
+        let runtime = RuntimeEnv::default();
+        for (location, option, message) in [
+            (
+                "s3://lake/",
+                "aws.secret",
+                "unknown option 'aws.secret'; expected one of: 'aws.acc",
+            ),
+            (
+                "/tmp/x",
+                "aws.region",
+                "prefix 'aws.' need a location with the scheme 's3'",
+            ),
+        ] {
+            let mut statement = parse(&format!(
+                "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '{location}' \
+                 OPTIONS ('{option}' 'hidden')"
+            ));
+            let error = open(&mut statement, &runtime).unwrap_err().to_string();
+            assert!(
+                error.contains(message) && !error.contains("hidden"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn unencrypted_endpoints_have_to_be_allowed() {
+        let open_with = |settings: &[(AmazonS3ConfigKey, &str)]| {
+            let settings: Vec<_> = settings
+                .iter()
+                .map(|(key, value)| (*key, value.to_string()))
+                .collect();
+            let url = Url::parse("s3://lake/t").unwrap();
+            open_bucket(&AmazonS3Builder::new(), &url, &settings)
+        };
+        let endpoint = (AmazonS3ConfigKey::S3Endpoint, "http://127.0.0.1:1");
+        let allow = (
+            AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp),
+            "true",
+        );
+
+        let error = open_with(&[endpoint]).unwrap_err().to_string();
+        assert!(
+            error.contains("endpoint of bucket 'lake' is not encrypted"),
+            "{error}"
+        );
+        assert!(error.contains("AWS_ALLOW_HTTP=true"), "{error}");
+        open_with(&[endpoint, allow]).unwrap();
+    }
+
+    fn open(statement: &mut Statement, runtime: &RuntimeEnv) -> Result<()> {
+        open_buckets_with(&AmazonS3Builder::new(), statement, runtime)
+    }
+
+    fn parse(sql: &str) -> Statement {
+        DFParser::parse_sql(sql).unwrap().pop_front().unwrap()
+    }
+
+    fn has_store(runtime: &RuntimeEnv, url: &str) -> bool {
+        let url = Url::parse(url).unwrap();
+        runtime.object_store_registry.get_store(&url).is_ok()
+    }
+}

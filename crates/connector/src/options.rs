@@ -1,0 +1,348 @@
+//! The options of one `CREATE EXTERNAL TABLE` statement.
+//!
+//! SQL hands `OPTIONS ('sample' '1')` over as `format.sample`, because a key without a dot could
+//! belong to the file format, and leaves `'schema.sample'` as it is. Programs write bare keys. All
+//! spellings of a key are one:
+//!
+//! | given | key | handed to the file format as |
+//! |---|---|---|
+//! | `has_header`, `HAS_HEADER`, `format.has_header` | `has_header` | `format.has_header` |
+//! | `schema.sample`, `format.schema.sample` | `schema.sample` | as given |
+//! | `compression::Name` | `compression::Name` | `format.compression::Name` |
+//!
+//! What follows `::` names a Parquet column or a metadata key, so it keeps its case.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use datafusion::common::{Result, TableReference, config_datafusion_err, config_err};
+
+use crate::factory::CONNECTOR;
+use crate::format::{FORMAT_PREFIX, FormatOptions};
+use crate::suggestion::{did_you_mean, quoted_list};
+use crate::{ConnectorOption, OptionDescription, OptionValue};
+
+/// The normalised options of a statement. Remembers which of them were read.
+pub struct ConnectorOptions {
+    table: TableReference,
+    given: BTreeMap<String, GivenOption>,
+}
+
+struct GivenOption {
+    /// The key as it was given.
+    spelling: String,
+    value: String,
+    read: AtomicBool,
+}
+
+impl ConnectorOptions {
+    /// Normalises the options of the statement that creates `table`.
+    ///
+    /// Fails when two spellings of one key are given with different values.
+    pub fn try_new(table: TableReference, options: &HashMap<String, String>) -> Result<Self> {
+        let mut given = BTreeMap::<String, GivenOption>::new();
+        for (spelling, value) in options {
+            let key = normalize_key(spelling);
+            let option = GivenOption {
+                spelling: spelling.clone(),
+                value: value.clone(),
+                read: AtomicBool::new(false),
+            };
+            if let Some(other) = given.insert(key.clone(), option)
+                && other.value != *value
+            {
+                let mut spellings = [&other.spelling, spelling];
+                spellings.sort_unstable();
+                return config_err!(
+                    "option '{key}' of table '{table}' has two values; expected only one of: {}",
+                    quoted_list(spellings.map(String::as_str))
+                );
+            }
+        }
+        Ok(Self { table, given })
+    }
+
+    /// The value of an option, or else its default.
+    ///
+    /// Fails when the text does not suit the type, and when a mandatory option is missing.
+    pub fn get<T: OptionValue>(&self, option: &ConnectorOption<T>) -> Result<T> {
+        let key = option.key();
+        let given = self.given.get(key).map(GivenOption::read);
+        match given.or_else(|| option.default_text()) {
+            Some(text) => T::parse(text).map_err(|expected| {
+                config_datafusion_err!(
+                    "invalid value '{text}' for option '{key}' of table '{}'; expected {expected}",
+                    self.table
+                )
+            }),
+            None => T::absent().ok_or_else(|| {
+                config_datafusion_err!("missing option '{key}' for table '{}'", self.table)
+            }),
+        }
+    }
+
+    /// The options that are not among the connector's own, as DataFusion's
+    /// [`FileFormatFactory::create`](datafusion::datasource::file_format::FileFormatFactory::create)
+    /// wants them.
+    pub fn format_options(&self, own: &[OptionDescription]) -> HashMap<String, String> {
+        self.given
+            .iter()
+            .filter(|(key, _)| !is_own(own, key))
+            .map(|(_, option)| (qualify_key(&option.spelling), option.read().to_owned()))
+            .collect()
+    }
+
+    /// The normalised keys of all options that were given, sorted.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.given.keys().map(String::as_str)
+    }
+
+    /// Refuses the options that neither the connector nor the file format knows.
+    pub(crate) fn check_known(
+        &self,
+        own: &[OptionDescription],
+        format: &FormatOptions,
+        file_type: &str,
+    ) -> Result<()> {
+        let unknown = self.given.iter().find(|(key, option)| {
+            !is_own(own, key) && !format.knows(&qualify_key(&option.spelling), &option.value)
+        });
+        let Some((key, _)) = unknown else {
+            return Ok(());
+        };
+        let format_keys = format.bare_keys();
+        let own_keys = || {
+            let declared = own.iter().map(OptionDescription::key);
+            std::iter::once(CONNECTOR.key()).chain(declared)
+        };
+        let format_keys = || format_keys.iter().map(String::as_str);
+        config_err!(
+            "unknown option '{key}' for table '{}'{}; options of the connector: {}; \
+             options of {file_type}: {}",
+            self.table,
+            did_you_mean(key, own_keys().chain(format_keys())),
+            quoted_list(own_keys()),
+            quoted_list(format_keys())
+        )
+    }
+
+    /// Refuses the options that nobody has asked for.
+    pub(crate) fn check_read(&self, connector: &str) -> Result<()> {
+        let is_unread = |option: &GivenOption| !option.read.load(Ordering::Relaxed);
+        let unread = self.given.iter().find(|(_, option)| is_unread(option));
+        match unread {
+            None => Ok(()),
+            Some((key, _)) => config_err!(
+                "option '{key}' has no effect on table '{}' of connector '{connector}'; remove it",
+                self.table
+            ),
+        }
+    }
+}
+
+impl GivenOption {
+    fn read(&self) -> &str {
+        self.read.store(true, Ordering::Relaxed);
+        &self.value
+    }
+}
+
+/// Shows keys only, because values may be secret.
+impl fmt::Debug for ConnectorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectorOptions")
+            .field("table", &self.table)
+            .field("keys", &self.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// The one key of all spellings: without `format.`, in lower case up to `::`.
+pub(crate) fn normalize_key(spelling: &str) -> String {
+    let key = lower_case_key(spelling);
+    match key.strip_prefix(FORMAT_PREFIX) {
+        Some(bare) => bare.to_owned(),
+        None => key,
+    }
+}
+
+/// The key as SQL would have delivered it.
+fn qualify_key(spelling: &str) -> String {
+    let key = lower_case_key(spelling);
+    let name = key.split("::").next().unwrap_or_default();
+    if name.contains('.') {
+        key
+    } else {
+        format!("{FORMAT_PREFIX}{key}")
+    }
+}
+
+fn lower_case_key(spelling: &str) -> String {
+    match spelling.split_once("::") {
+        Some((name, rest)) => format!("{}::{rest}", name.to_lowercase()),
+        None => spelling.to_lowercase(),
+    }
+}
+
+fn is_own(own: &[OptionDescription], key: &str) -> bool {
+    key == CONNECTOR.key() || own.iter().any(|option| option.key() == key)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    const SAMPLE: ConnectorOption<usize> =
+        ConnectorOption::new("schema.sample", "Partitions to look at").with_default("1");
+    const OWNER: ConnectorOption<Option<String>> = ConnectorOption::new("owner", "Who pays");
+    const TOPIC: ConnectorOption<String> = ConnectorOption::new("topic", "What to read");
+
+    #[test]
+    fn both_spellings_are_one_key() {
+        for spelling in ["owner", "Owner", "format.owner"] {
+            let options = options(&[(spelling, "Me")]).unwrap();
+            assert_eq!(options.get(&OWNER).unwrap().as_deref(), Some("Me"));
+        }
+        for spelling in ["schema.sample", "format.schema.sample"] {
+            assert_eq!(
+                options(&[(spelling, "3")]).unwrap().get(&SAMPLE).unwrap(),
+                3
+            );
+        }
+    }
+
+    #[test]
+    fn spellings_with_equal_values_are_accepted() {
+        let options = options(&[("owner", "me"), ("format.owner", "me")]).unwrap();
+        assert_eq!(options.get(&OWNER).unwrap().as_deref(), Some("me"));
+    }
+
+    #[test]
+    fn spellings_with_different_values_are_refused() {
+        let error = options(&[("owner", "me"), ("format.owner", "you")]).unwrap_err();
+        assert!(
+            error.to_string().ends_with(
+                "option 'owner' of table 'sales' has two values; \
+                 expected only one of: 'format.owner', 'owner'"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn absent_options_have_their_default() {
+        let options = options(&[]).unwrap();
+        assert_eq!(options.get(&SAMPLE).unwrap(), 1);
+        assert_eq!(options.get(&OWNER).unwrap(), None);
+        let error = options.get(&TOPIC).unwrap_err().to_string();
+        assert!(
+            error.ends_with("missing option 'topic' for table 'sales'"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn unsuitable_values_name_option_table_and_type() {
+        let options = options(&[("schema.sample", "all")]).unwrap();
+        let error = options.get(&SAMPLE).unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "invalid value 'all' for option 'schema.sample' of table 'sales'; \
+                 expected an integer"
+            ),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn format_options_are_qualified_and_without_own_keys() {
+        let options = options(&[
+            ("connector", "filesystem"),
+            ("schema.sample", "1"),
+            ("has_header", "true"),
+            ("format.delimiter", ";"),
+            ("Compression::Name", "snappy"),
+            ("other.key", "x"),
+        ])
+        .unwrap();
+        let mut format_options: Vec<_> = options
+            .format_options(&[SAMPLE.describe()])
+            .into_iter()
+            .collect();
+        format_options.sort();
+        let expected = [
+            ("format.compression::Name", "snappy"),
+            ("format.delimiter", ";"),
+            ("format.has_header", "true"),
+            ("other.key", "x"),
+        ];
+        assert_eq!(
+            format_options,
+            expected.map(|(key, value)| (key.to_owned(), value.to_owned()))
+        );
+    }
+
+    #[test]
+    fn unknown_options_list_those_of_connector_and_format() {
+        let format = FormatOptions::new(&SessionContext::new().state(), "JSON");
+        let check = |pairs: &[(&str, &str)]| {
+            options(pairs)
+                .unwrap()
+                .check_known(&[SAMPLE.describe()], &format, "JSON")
+        };
+        check(&[
+            ("connector", "x"),
+            ("schema.sample", "1"),
+            ("format.compression", "gzip"),
+        ])
+        .unwrap();
+
+        let error = check(&[("format.schema.smaple", "1")])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("unknown option 'schema.smaple' for table 'sales'"),
+            "{error}"
+        );
+        assert!(error.contains("(did you mean 'schema.sample'?)"), "{error}");
+        assert!(
+            error.contains("options of the connector: 'connector', 'schema.sample'"),
+            "{error}"
+        );
+        assert!(
+            error.contains("options of JSON: 'compression', "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn options_that_nobody_read_are_refused() {
+        let options = options(&[("owner", "me"), ("has_header", "true")]).unwrap();
+        options.get(&OWNER).unwrap();
+        let error = options.check_read("memory").unwrap_err().to_string();
+        assert!(
+            error.contains(
+                "option 'has_header' has no effect on table 'sales' of connector 'memory'"
+            ),
+            "{error}"
+        );
+        options.format_options(&[OWNER.describe()]);
+        options.check_read("memory").unwrap();
+    }
+
+    #[test]
+    fn debug_output_hides_values() {
+        let text = format!("{:?}", options(&[("owner", "secret")]).unwrap());
+        assert!(text.contains("owner") && !text.contains("secret"), "{text}");
+    }
+
+    fn options(pairs: &[(&str, &str)]) -> Result<ConnectorOptions> {
+        let options = pairs
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()));
+        ConnectorOptions::try_new(TableReference::bare("sales"), &options.collect())
+    }
+}

@@ -1,0 +1,61 @@
+//! Phrases of error messages that point from a misspelt name to the ones that exist.
+
+use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
+
+/// Names less alike than this are not worth suggesting (0 = nothing in common, 1 = equal).
+const MIN_SIMILARITY: f64 = 0.6;
+
+/// ` (did you mean 'x'?)` if one of the candidates resembles the name, else nothing.
+pub(crate) fn did_you_mean<'a>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let name = name.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            (
+                normalized_levenshtein(&name, &candidate.to_lowercase()),
+                candidate,
+            )
+        })
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
+        .map_or_else(String::new, |(_, candidate)| {
+            format!(" (did you mean '{candidate}'?)")
+        })
+}
+
+/// `'a', 'b'`, or `none`.
+pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names
+        .into_iter()
+        .map(|name| format!("'{name}'"))
+        .collect::<Vec<_>>();
+    if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suggests_the_most_similar_name_in_any_case() {
+        let known = ["file", "filesystem", "memory"];
+        assert_eq!(
+            did_you_mean("FileSytem", known),
+            " (did you mean 'filesystem'?)"
+        );
+        assert_eq!(did_you_mean("kafka", known), "");
+    }
+
+    #[test]
+    fn lists_are_quoted() {
+        assert_eq!(quoted_list(["a", "b"]), "'a', 'b'");
+        assert_eq!(quoted_list([]), "none");
+    }
+}

@@ -1,0 +1,73 @@
+//! [`PartitionCatalog`]: which partitions a table has.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::common::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use futures::stream::BoxStream;
+
+use crate::predicate::PartitionPredicate;
+use crate::scan::ScanMetrics;
+use crate::spec::{PartitionBatch, PartitionSpec};
+
+/// Knows which partitions exist. Implement it for a metastore, a database or a naming scheme.
+///
+/// ```text
+///   PartitionedTableProvider::scan --estimate--> PartitionCatalog      when planning
+///   PartitionScan, at the first poll ---list---> PartitionCatalog      when executing
+/// ```
+#[async_trait]
+pub trait PartitionCatalog: Debug + Send + Sync {
+    /// The partition columns.
+    fn spec(&self) -> &PartitionSpec;
+
+    /// The partitions that may satisfy `wanted`, in any order, in batches of any size.
+    ///
+    /// The contract is one-sided: a partition too many costs time, a partition too few loses
+    /// rows. So what cannot be read is an error in the stream and never an end of it. The stream
+    /// does its requests only while it is polled. `wanted` gains keys of dynamic filters while
+    /// the query runs: ask it again before each unit of work.
+    fn list(
+        &self,
+        wanted: PartitionPredicate,
+        context: ListingContext,
+    ) -> BoxStream<'static, Result<PartitionBatch>>;
+
+    /// How much of the table satisfies `wanted`, for join order only. Must be cheap: at most a few
+    /// requests, none where something is remembered or can be assumed.
+    ///
+    /// # Errors
+    /// When the catalog cannot be reached.
+    async fn estimate(
+        &self,
+        wanted: &PartitionPredicate,
+        runtime: &RuntimeEnv,
+    ) -> Result<PartitionEstimate>;
+
+    /// A short text for `EXPLAIN`, without credentials.
+    fn describe(&self) -> String;
+}
+
+/// What a catalog may use while it lists.
+#[derive(Debug, Clone)]
+pub struct ListingContext {
+    /// Holds the object stores.
+    pub runtime: Arc<RuntimeEnv>,
+    /// How many requests to keep in flight, at least 1.
+    pub concurrency: usize,
+    /// Where to count requests and what was dropped.
+    pub metrics: ScanMetrics,
+}
+
+/// A guess at the size of a set of partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PartitionEstimate {
+    /// The number of partitions.
+    pub partitions: usize,
+    /// Their size as stored, in bytes.
+    pub bytes: Option<usize>,
+    /// Their rows.
+    pub rows: Option<usize>,
+}

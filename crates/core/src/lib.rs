@@ -1,0 +1,57 @@
+//! The model of `datafusion-partitioned`: what a partitioned table is, which of its partitions a
+//! query wants, and the scan that brings both together.
+//!
+//! Three small traits and types meet in one scan:
+//!
+//! ```text
+//!  what is wanted            what exists                 how one is read
+//!  PartitionPredicate   x    PartitionCatalog       x    PartitionReader
+//!         \                        |                       /
+//!          +--------------> PartitionScan: DataSource <---+
+//!                                  ^
+//!                                  |  key sets, while the query runs
+//!                        DynamicPartitionFilter
+//! ```
+//!
+//! | module | holds |
+//! |---|---|
+//! | `spec` | [`PartitionSpec`], [`PartitionValues`], [`Partition`], [`PartitionBatch`] |
+//! | `text` | the text of a value and the value of a text |
+//! | `hive` | the directory layout `key=value/` with its escapes |
+//! | `predicate` | [`PartitionPredicate`], three-valued over the first columns of the spec |
+//! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
+//! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
+//! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
+//!
+//! This crate does no I/O of its own and knows no session. Implement [`PartitionCatalog`] and
+//! [`PartitionReader`] to give another kind of source everything that file tables have.
+
+mod catalog;
+mod dynamic_filter;
+mod error;
+mod execution;
+mod hive;
+mod key_set;
+mod memory;
+mod options;
+mod predicate;
+mod reader;
+mod rewrite;
+mod scan;
+mod spec;
+mod text;
+
+pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
+pub use dynamic_filter::{DynamicPartitionFilter, KeySlot};
+pub use error::PartitionError;
+pub use execution::Executions;
+pub use hive::{DEFAULT_PARTITION_NAME, HiveLayout, escape_path_name, unescape_path_name};
+pub use key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
+pub use memory::MemoryCatalog;
+pub use options::{DynamicFilterOptions, PartitionedOptions};
+pub use predicate::{PartitionPredicate, Pruned};
+pub use reader::{PartitionReader, ReadContext};
+pub use rewrite::rewrite_columns;
+pub use scan::{PartitionScan, PartitionScanBuilder, ScanMetrics};
+pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
+pub use text::{parse_values, value_to_text};

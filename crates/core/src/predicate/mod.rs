@@ -1,0 +1,265 @@
+//! [`PartitionPredicate`]: which partitions a query wants.
+
+mod three_valued;
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::compute::{filter, filter_record_batch};
+use datafusion::common::Result;
+use datafusion::common::cast::as_uint32_array;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
+
+use crate::dynamic_filter::KeySlot;
+use crate::spec::PartitionSpec;
+use three_valued::may_be_true;
+
+/// The conjunction of everything that is known about the wanted partitions: filters known when
+/// planning and the key sets of dynamic filters.
+///
+/// Expressions refer to partition columns by their index in the [`PartitionSpec`]; every index
+/// from `spec.len()` on stands for something that is not known about a partition, such as a
+/// column of its files.
+///
+/// # Three values
+///
+/// A predicate can be asked while only the first columns are known, as during a directory walk.
+/// Rows are partitions, `?` is a column not known yet:
+///
+/// | predicate | year | month | keeps | |
+/// |---|---|---|---|---|
+/// | `year = 2024 AND month = 7` | 2024 | ? | yes | may become true |
+/// | `year = 2024 AND month = 7` | 2023 | ? | no | false whatever the month is |
+/// | `year = 2024 OR month = 7` | 2023 | ? | yes | |
+/// | `(year = 2024 AND month = 7) OR (year = 2023 AND month = 1)` | 2022 | ? | no | |
+/// | `year = 2024` | NULL | ? | no | NULL is not true, as in SQL |
+/// | `day > now_file_column` | | | yes | never known |
+///
+/// Only what is false or NULL for certain is dropped. An expression whose columns are all known is
+/// evaluated by DataFusion itself, so functions, casts and collations are those of the query, and
+/// an evaluation error is an error.
+#[derive(Clone)]
+pub struct PartitionPredicate {
+    columns: usize,
+    conjuncts: Vec<Conjunct>,
+    dynamic: Vec<DynamicConjunct>,
+}
+
+/// An expression, and what it needs to be known.
+#[derive(Debug, Clone)]
+struct Conjunct {
+    expr: Arc<dyn PhysicalExpr>,
+    /// One past the last column it needs; 0 for a constant.
+    needs: usize,
+    /// Which partition columns it restricts.
+    columns: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+struct DynamicConjunct {
+    keys: Vec<Conjunct>,
+    slot: Arc<KeySlot>,
+}
+
+/// The answer of [`PartitionPredicate::evaluate`].
+#[derive(Debug, Clone)]
+pub struct Pruned {
+    /// True for the rows to keep; never NULL.
+    pub keep: BooleanArray,
+    /// Rows dropped by filters known when planning.
+    pub by_static: usize,
+    /// Rows dropped by dynamic filters alone.
+    pub by_dynamic: usize,
+}
+
+impl PartitionPredicate {
+    /// The predicate that keeps every partition.
+    pub fn all(spec: &PartitionSpec) -> Self {
+        Self {
+            columns: spec.len(),
+            conjuncts: vec![],
+            dynamic: vec![],
+        }
+    }
+
+    /// Adds a filter, split into its conjuncts.
+    pub fn with_filter(mut self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        let conjuncts = split_conjunction(filter);
+        self.conjuncts.extend(
+            conjuncts
+                .into_iter()
+                .map(|expr| Conjunct::new(expr, self.columns)),
+        );
+        self
+    }
+
+    /// Adds the key tuples that a dynamic filter will publish in `slot`, to be compared with the
+    /// expressions `keys`. As long as the slot is empty it keeps everything.
+    pub fn with_keys(mut self, keys: &[Arc<dyn PhysicalExpr>], slot: Arc<KeySlot>) -> Self {
+        let keys = keys
+            .iter()
+            .map(|key| Conjunct::new(key, self.columns))
+            .collect();
+        self.dynamic.push(DynamicConjunct { keys, slot });
+        self
+    }
+
+    /// The filters known when planning, over the columns of the spec.
+    pub fn filters(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
+        self.conjuncts.iter().map(|conjunct| &conjunct.expr)
+    }
+
+    /// Whether anything known now restricts a partition column with index `first` or above.
+    ///
+    /// A walk stops descending level by level once this is false.
+    pub fn constrains_from(&self, first: usize) -> bool {
+        let reaches = |c: &Conjunct| c.columns.iter().any(|column| *column >= first);
+        self.conjuncts.iter().any(reaches)
+            || self.dynamic.iter().any(|dynamic| {
+                dynamic.keys.iter().any(reaches)
+                    && dynamic.slot.keys().is_some_and(|keys| keys.is_selective())
+            })
+    }
+
+    /// Which rows of `values` may satisfy the predicate.
+    ///
+    /// `values` holds the first k partition columns, k from 0 to all of them.
+    ///
+    /// # Errors
+    /// What DataFusion's expressions report when they are evaluated.
+    pub fn evaluate(&self, values: &RecordBatch) -> Result<Pruned> {
+        let mut survivors = Survivors::new(values);
+        for conjunct in &self.conjuncts {
+            survivors.retain(|batch| conjunct.evaluate(batch))?;
+        }
+        let after_static = survivors.len();
+        for conjunct in &self.dynamic {
+            survivors.retain(|batch| conjunct.evaluate(batch))?;
+        }
+        Ok(Pruned {
+            by_static: values.num_rows() - after_static,
+            by_dynamic: after_static - survivors.len(),
+            keep: survivors.into_mask(values.num_rows()),
+        })
+    }
+}
+
+impl Conjunct {
+    fn new(expr: &Arc<dyn PhysicalExpr>, partition_columns: usize) -> Self {
+        let mut columns: Vec<usize> = collect_columns(expr)
+            .iter()
+            .map(|column| column.index())
+            .collect();
+        columns.sort_unstable();
+        let needs = columns.last().map_or(0, |last| last + 1);
+        columns.retain(|column| *column < partition_columns);
+        Self {
+            expr: Arc::clone(expr),
+            needs,
+            columns,
+        }
+    }
+
+    /// The rows to keep, or `None` for all of them.
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Option<BooleanArray>> {
+        let known = batch.num_columns();
+        if self.needs > known && self.columns.first().is_none_or(|first| *first >= known) {
+            return Ok(None);
+        }
+        may_be_true(&self.expr, batch).map(Some)
+    }
+}
+
+impl DynamicConjunct {
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Option<BooleanArray>> {
+        let Some(keys) = self.slot.keys() else {
+            return Ok(None);
+        };
+        // A key that cannot be evaluated keeps everything: whether a row has it, and fails, is for
+        // the join to find out.
+        let candidates: Vec<Option<ArrayRef>> = self
+            .keys
+            .iter()
+            .map(|key| {
+                let known = key.needs <= batch.num_columns();
+                let value = known.then(|| key.expr.evaluate(batch).ok()).flatten()?;
+                value.into_array(batch.num_rows()).ok()
+            })
+            .collect();
+        let candidates: Vec<_> = candidates.iter().map(Option::as_ref).collect();
+        keys.may_contain(&candidates, batch.num_rows())
+    }
+}
+
+/// The rows that no conjunct has dropped yet. Later conjuncts see only these, so that
+/// `p <> 0 AND 10 / p > 2` never divides by zero.
+struct Survivors {
+    batch: RecordBatch,
+    rows: UInt32Array,
+}
+
+impl Survivors {
+    fn new(values: &RecordBatch) -> Self {
+        Self {
+            batch: values.clone(),
+            rows: (0..values.num_rows() as u32).collect(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn retain(
+        &mut self,
+        keep: impl FnOnce(&RecordBatch) -> Result<Option<BooleanArray>>,
+    ) -> Result<()> {
+        if self.len() == 0 {
+            return Ok(());
+        }
+        if let Some(keep) = keep(&self.batch)?
+            && keep.true_count() < self.len()
+        {
+            self.batch = filter_record_batch(&self.batch, &keep)?;
+            self.rows = as_uint32_array(&filter(&self.rows, &keep)?)?.clone();
+        }
+        Ok(())
+    }
+
+    fn into_mask(self, rows: usize) -> BooleanArray {
+        if self.len() == rows {
+            return BooleanArray::new(BooleanBuffer::new_set(rows), None);
+        }
+        let mut mask = vec![false; rows];
+        for row in self.rows.values() {
+            mask[*row as usize] = true;
+        }
+        BooleanArray::from(mask)
+    }
+}
+
+/// `year@0 = 2024 AND keys[year, month]`-like text for `EXPLAIN`.
+impl fmt::Display for PartitionPredicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, conjunct) in self.conjuncts.iter().enumerate() {
+            let separator = if i == 0 { "" } else { " AND " };
+            write!(f, "{separator}{}", conjunct.expr)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for PartitionPredicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionPredicate")
+            .field("filters", &self.to_string())
+            .field("dynamic", &self.dynamic)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

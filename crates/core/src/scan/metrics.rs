@@ -1,0 +1,59 @@
+//! The counters of a partitioned scan, shown by `EXPLAIN ANALYZE`.
+
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
+
+use crate::predicate::Pruned;
+
+/// The metrics of one execution of a partitioned scan. Clones count into the same places.
+#[derive(Debug, Clone)]
+pub struct ScanMetrics {
+    /// LIST requests made, each with all of its pages.
+    pub list_requests: Count,
+    /// Directories that were seen by name only: not listed, and nothing below them either.
+    pub directories_pruned: Count,
+    /// Partitions that the catalog returned.
+    pub partitions_listed: Count,
+    /// Partitions, or directories that stand for all partitions below, dropped because of filters
+    /// known when planning.
+    pub partitions_pruned_static: Count,
+    /// The same, dropped because of dynamic filters.
+    pub partitions_pruned_dynamic: Count,
+    /// Partitions handed to the reader.
+    pub partitions_scanned: Count,
+    /// Files handed to the format.
+    pub files_scanned: Count,
+    /// Dynamic filters whose keys were known before the catalog was asked.
+    pub dynamic_filters_ready: Count,
+    /// Dynamic filters whose keys were not known by then.
+    pub dynamic_filters_late: Count,
+    /// Dynamic filters that ended without knowing their keys.
+    pub dynamic_filters_unusable: Count,
+    /// Time in which listing was being worked on.
+    pub listing_time: Time,
+}
+
+impl ScanMetrics {
+    /// Registers the counters of a new execution in `metrics`.
+    pub fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
+        let counter = |name: &'static str| MetricBuilder::new(metrics).global_counter(name);
+        Self {
+            list_requests: counter("list_requests"),
+            directories_pruned: counter("directories_pruned"),
+            partitions_listed: counter("partitions_listed"),
+            partitions_pruned_static: counter("partitions_pruned_static"),
+            partitions_pruned_dynamic: counter("partitions_pruned_dynamic"),
+            partitions_scanned: counter("partitions_scanned"),
+            files_scanned: counter("files_scanned"),
+            dynamic_filters_ready: counter("dynamic_filters_ready"),
+            dynamic_filters_late: counter("dynamic_filters_late"),
+            dynamic_filters_unusable: counter("dynamic_filters_unusable"),
+            listing_time: MetricBuilder::new(metrics).subset_time("listing_time", 0),
+        }
+    }
+
+    /// Counts what a predicate dropped.
+    pub fn record_pruned(&self, pruned: &Pruned) {
+        self.partitions_pruned_static.add(pruned.by_static);
+        self.partitions_pruned_dynamic.add(pruned.by_dynamic);
+    }
+}

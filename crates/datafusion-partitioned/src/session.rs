@@ -1,0 +1,81 @@
+//! [`PartitionedSessionExt`]: puts everything into a session.
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateDefaults;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
+use datafusion_partitioned_core::PartitionedOptions;
+use datafusion_partitioned_dynamic_filter::InsertDynamicPartitionFilter;
+use datafusion_partitioned_table::FilesystemConnector;
+
+/// Extends a session by partitioned tables.
+///
+/// ```
+/// use datafusion::execution::session_state::SessionStateBuilder;
+/// use datafusion::prelude::*;
+/// use datafusion_partitioned::prelude::*;
+///
+/// let context = SessionContext::new().with_partitioned();
+///
+/// let state = SessionStateBuilder::new().with_default_features().with_partitioned().build();
+/// let context = SessionContext::new_with_state(state);
+/// ```
+pub trait PartitionedSessionExt: Sized {
+    /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rule
+    /// for dynamic partition filters. What the session has already stays as it is; doing this twice
+    /// changes nothing.
+    fn with_partitioned(self) -> Self {
+        let registry = ConnectorRegistry::new();
+        registry.register(Arc::new(FilesystemConnector));
+        self.with_partitioned_connectors(&Arc::new(registry))
+    }
+
+    /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`.
+    fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self;
+}
+
+impl PartitionedSessionExt for SessionStateBuilder {
+    fn with_partitioned_connectors(mut self, registry: &Arc<ConnectorRegistry>) -> Self {
+        let config = self.config().get_or_insert_default();
+        add_options(config);
+
+        let factories = self
+            .table_factories()
+            .get_or_insert_with(SessionStateDefaults::default_table_factories);
+        wrap_table_factories(factories, registry);
+
+        insert_rule(&mut self.physical_optimizers().get_or_insert_default().rules);
+        self
+    }
+}
+
+impl PartitionedSessionExt for SessionContext {
+    fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self {
+        let builder = SessionStateBuilder::new_from_existing(self.state());
+        Self::new_with_state(builder.with_partitioned_connectors(registry).build())
+    }
+}
+
+fn add_options(config: &mut SessionConfig) {
+    let extensions = &mut config.options_mut().extensions;
+    if extensions.get::<PartitionedOptions>().is_none() {
+        extensions.insert(PartitionedOptions::default());
+    }
+}
+
+/// Puts the rule before the last pushdown of filters, so that DataFusion's own dynamic filters pass
+/// the nodes that it adds, and the scan can decline those that it makes superfluous.
+fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
+    let rule = InsertDynamicPartitionFilter;
+    if rules.iter().any(|other| other.name() == rule.name()) {
+        return;
+    }
+    let position = rules
+        .iter()
+        .rposition(|other| other.name().starts_with("FilterPushdown"))
+        .unwrap_or(rules.len());
+    rules.insert(position, Arc::new(rule));
+}

@@ -1,0 +1,292 @@
+//! [`PartitionedTableProvider`]: a partitioned table of files.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{
+    DFSchema, Result, Statistics, internal_datafusion_err, plan_err, project_schema,
+};
+use datafusion::datasource::TableType;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExecBuilder;
+use datafusion_partitioned_core::{
+    PartitionCatalog, PartitionEstimate, PartitionPredicate, PartitionScanBuilder,
+    PartitionedOptions,
+};
+
+use crate::filter::FilterUse;
+use crate::reader::FilePartitionReader;
+
+/// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
+///
+/// Its columns are those of the files, followed by the partition columns.
+///
+/// # Filters
+///
+/// | conjunct of the WHERE clause | partitions | rows |
+/// |---|---|---|
+/// | partition columns only, deterministic | chosen by it when the scan is first polled | nothing left to do |
+/// | partition and file columns, e.g. `(p = 1 AND x > 5) OR (p = 2 AND x < 3)` | chosen by what it says about `p` | filtered |
+/// | file columns only, or with subqueries or volatile functions | all | filtered |
+///
+/// Planning makes no request, unless the catalog needs one for its estimate.
+#[derive(Debug)]
+pub struct PartitionedTableProvider {
+    catalog: Arc<dyn PartitionCatalog>,
+    format: Arc<dyn FileFormat>,
+    object_store_url: ObjectStoreUrl,
+    schema: TableSchema,
+    definition: Option<String>,
+}
+
+impl PartitionedTableProvider {
+    /// A table with the partitions of `catalog`, whose locations are in the store at
+    /// `object_store_url` and hold files of `format` with the columns `file_schema`.
+    ///
+    /// # Errors
+    /// When a file column has the name of a partition column.
+    pub fn try_new(
+        catalog: Arc<dyn PartitionCatalog>,
+        format: Arc<dyn FileFormat>,
+        object_store_url: ObjectStoreUrl,
+        file_schema: SchemaRef,
+    ) -> Result<Self> {
+        let partition_columns = catalog.spec().fields().clone();
+        for field in &partition_columns {
+            if file_schema.column_with_name(field.name()).is_some() {
+                return plan_err!(
+                    "column '{}' is both a file column and a partition column; \
+                     leave it out of the file columns",
+                    field.name()
+                );
+            }
+        }
+        let schema = TableSchema::builder(file_schema)
+            .with_table_partition_cols(partition_columns)
+            .build();
+        Ok(Self {
+            catalog,
+            format,
+            object_store_url,
+            schema,
+            definition: None,
+        })
+    }
+
+    /// Sets the SQL text that made this table.
+    pub fn with_definition(mut self, definition: Option<String>) -> Self {
+        self.definition = definition;
+        self
+    }
+
+    /// Where the partitions come from.
+    pub fn catalog(&self) -> &Arc<dyn PartitionCatalog> {
+        &self.catalog
+    }
+
+    /// What the filters say about partitions, over the columns of the spec.
+    fn predicate(&self, session: &dyn Session, filters: &[&Expr]) -> Result<PartitionPredicate> {
+        let spec = self.catalog.spec();
+        let file_columns = self.schema.file_schema().fields().len();
+        filters
+            .iter()
+            .try_fold(PartitionPredicate::all(spec), |predicate, filter| {
+                let filter = self.physical_filter(session, filter)?;
+                // File columns follow the partition columns in the predicate's numbering.
+                let filter = filter.transform(|expr| {
+                    let Some(column) = expr.downcast_ref::<Column>() else {
+                        return Ok(Transformed::no(expr));
+                    };
+                    let index = match column.index().checked_sub(file_columns) {
+                        Some(partition_column) => partition_column,
+                        None => spec.len() + column.index(),
+                    };
+                    Ok(Transformed::yes(
+                        Arc::new(Column::new(column.name(), index)) as _,
+                    ))
+                })?;
+                Ok(predicate.with_filter(&filter.data))
+            })
+    }
+
+    fn physical_filter(
+        &self,
+        session: &dyn Session,
+        filter: &Expr,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let schema = DFSchema::try_from(Arc::clone(self.schema.table_schema()))?;
+        session.create_physical_expr(filter.clone(), &schema)
+    }
+
+    /// A file scan of no files, as the format plans it.
+    async fn template(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        limit: Option<usize>,
+        statistics: Statistics,
+    ) -> Result<FileScanConfig> {
+        let source = self.format.file_source(self.schema.clone());
+        let config = FileScanConfigBuilder::new(self.object_store_url.clone(), source)
+            .with_statistics(statistics)
+            .with_projection_indices(projection.cloned())?
+            .with_limit(limit)
+            .build();
+        let plan = self.format.create_physical_plan(session, config).await?;
+        plan.downcast_ref::<DataSourceExec>()
+            .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
+            .cloned()
+            .ok_or_else(|| {
+                internal_datafusion_err!(
+                    "the format {} does not plan a FileScanConfig",
+                    self.format.get_ext()
+                )
+            })
+    }
+
+    /// Inexact by nature: only for join order.
+    fn statistics(&self, estimate: PartitionEstimate) -> Statistics {
+        let schema = self.schema.table_schema();
+        let row_width: usize = schema
+            .fields()
+            .iter()
+            .map(|field| {
+                field
+                    .data_type()
+                    .primitive_width()
+                    .unwrap_or(ASSUMED_TEXT_WIDTH)
+            })
+            .sum();
+        let rows = estimate
+            .rows
+            .or(estimate.bytes.map(|bytes| bytes / row_width.max(1)));
+        let mut statistics = Statistics::new_unknown(schema);
+        statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
+        statistics.total_byte_size = estimate.bytes.map_or(Precision::Absent, Precision::Inexact);
+        statistics
+    }
+}
+
+/// The bytes that a value of variable width is taken to have.
+const ASSUMED_TEXT_WIDTH: usize = 20;
+
+#[async_trait]
+impl TableProvider for PartitionedTableProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(self.schema.table_schema())
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn get_table_definition(&self) -> Option<&str> {
+        self.definition.as_deref()
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let spec = self.catalog.spec();
+        Ok(filters
+            .iter()
+            .map(|filter| FilterUse::of(filter, spec).pushdown())
+            .collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let spec = self.catalog.spec();
+        let options = PartitionedOptions::from_config(session.config_options());
+        if !options.static_pruning {
+            return self.scan_unpruned(session, projection, filters).await;
+        }
+        let choosing: Vec<&Expr> = filters
+            .iter()
+            .filter(|f| FilterUse::of(f, spec) != FilterUse::None)
+            .collect();
+        let predicate = self.predicate(session, &choosing)?;
+        self.plan_scan(session, projection, predicate, limit).await
+    }
+}
+
+impl PartitionedTableProvider {
+    async fn plan_scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        predicate: PartitionPredicate,
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let estimate = self
+            .catalog
+            .estimate(&predicate, session.runtime_env())
+            .await?;
+        let statistics = self.statistics(estimate);
+        let template = self
+            .template(session, projection, limit, statistics)
+            .await?;
+        let reader = FilePartitionReader::new(template);
+        let mut scan = PartitionScanBuilder::new(
+            Arc::clone(&self.catalog),
+            Arc::new(reader),
+            self.schema.file_schema().fields().len(),
+        )
+        .with_predicate(predicate)
+        .with_partitions(session.config().target_partitions())
+        .with_fetch(limit);
+        if let Some(projection) = projection {
+            scan = scan.with_projection(projection);
+        }
+        Ok(DataSourceExec::from_data_source(scan.build()))
+    }
+
+    /// The scan when `partitioned.static_pruning` is off: reads every partition and filters the
+    /// rows, also by the filters that the planner has left to this table alone.
+    async fn scan_unpruned(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let spec = self.catalog.spec();
+        let deciding: Vec<Expr> = filters
+            .iter()
+            .filter(|filter| FilterUse::of(filter, spec) == FilterUse::Decides)
+            .cloned()
+            .collect();
+        let all = PartitionPredicate::all(spec);
+        let Some(filter) = conjunction(deciding) else {
+            return self.plan_scan(session, projection, all, None).await;
+        };
+        let filter = self.physical_filter(session, &filter)?;
+        let scan = self.plan_scan(session, None, all, None).await?;
+        let plan = FilterExecBuilder::new(filter, scan)
+            .apply_projection(projection.cloned())?
+            .build()?;
+        debug_assert_eq!(
+            plan.schema().fields(),
+            project_schema(&self.schema(), projection)?.fields()
+        );
+        Ok(Arc::new(plan))
+    }
+}

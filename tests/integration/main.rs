@@ -1,0 +1,3 @@
+//! The integration tests, one module for each subject.
+
+mod smoke;

@@ -1,0 +1,183 @@
+//! A real S3 protocol server inside the test process, which writes down the requests it gets.
+//!
+//! The in-memory stores of the other tests show which calls the project makes. Here the S3 client
+//! of `object_store` turns those calls into signed HTTP requests, with pages, delimiters and escaped
+//! keys, so the log is what a bill would count. The server walks a folder for each LIST: its
+//! requests can be counted, its speed means nothing.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use datafusion::common::runtime::{JoinSet, SpawnedTask};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder as HttpServer;
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use s3s::access::{S3Access, S3AccessContext};
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s::{S3Result, s3_error};
+use s3s_fs::FileSystem;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+
+const ACCESS_KEY: &str = "integration";
+const SECRET_KEY: &str = "integration-secret";
+
+/// The bucket that every server has.
+pub(crate) const BUCKET: &str = "lake";
+
+/// A server on a free port of the loopback interface, with one empty bucket.
+///
+/// Dropping it ends all connections and removes the objects.
+#[derive(Debug)]
+pub(crate) struct S3Server {
+    endpoint: String,
+    log: Arc<Log>,
+    _serving: SpawnedTask<()>,
+    _directory: TempDir,
+}
+
+impl S3Server {
+    /// Starts a server on the runtime of the caller.
+    pub(crate) async fn start() -> io::Result<Self> {
+        let directory = tempfile::tempdir()?;
+        std::fs::create_dir(directory.path().join(BUCKET))?;
+        let files = FileSystem::new(directory.path())
+            .map_err(|error| io::Error::other(format!("{error:?}")))?;
+
+        let log = Arc::new(Log::default());
+        let mut service = S3ServiceBuilder::new(files);
+        service.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
+        service.set_access(LoggedAccess(Arc::clone(&log)));
+
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        Ok(Self {
+            endpoint: format!("http://{}", listener.local_addr()?),
+            log,
+            _serving: SpawnedTask::spawn(serve(listener, service.build())),
+            _directory: directory,
+        })
+    }
+
+    /// The URL of the server.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The access key and the secret key that the server takes.
+    pub(crate) fn credentials(&self) -> (&str, &str) {
+        (ACCESS_KEY, SECRET_KEY)
+    }
+
+    /// A client of the bucket.
+    pub(crate) fn client(&self) -> object_store::Result<AmazonS3> {
+        AmazonS3Builder::new()
+            .with_endpoint(self.endpoint())
+            .with_allow_http(true)
+            .with_virtual_hosted_style_request(false)
+            .with_region("us-east-1")
+            .with_bucket_name(BUCKET)
+            .with_access_key_id(ACCESS_KEY)
+            .with_secret_access_key(SECRET_KEY)
+            .build()
+    }
+
+    /// The requests since the last [`clear`](Self::clear), in the order of their arrival.
+    pub(crate) fn requests(&self) -> Vec<S3Request> {
+        self.log.with(|requests| requests.clone())
+    }
+
+    /// How many requests of an operation arrived, such as `ListObjectsV2` or `GetObject`.
+    pub(crate) fn count(&self, operation: &str) -> usize {
+        self.log.with(|requests| {
+            let matching = requests
+                .iter()
+                .filter(|request| request.operation == operation);
+            matching.count()
+        })
+    }
+
+    /// The requests whose key or prefix contains `text`, such as the name of a directory.
+    pub(crate) fn mentioning(&self, text: &str) -> Vec<S3Request> {
+        let mut requests = self.requests();
+        requests.retain(|request| request.target.contains(text));
+        requests
+    }
+
+    /// Forgets all requests.
+    pub(crate) fn clear(&self) {
+        self.log.with(Vec::clear);
+    }
+}
+
+/// One HTTP request, shown as `ListObjectsV2 t/year=2024/ (delimiter)`.
+///
+/// Each page of a listing is a request. A bulk deletion carries its keys in the body, so its target
+/// is empty.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct S3Request {
+    /// The name of the operation in the S3 API.
+    pub(crate) operation: String,
+    /// The key or, for a listing, the prefix, decoded from the URI.
+    pub(crate) target: String,
+    /// Whether a listing stops at the next `/`.
+    pub(crate) delimiter: bool,
+}
+
+impl fmt::Display for S3Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = if self.delimiter { " (delimiter)" } else { "" };
+        write!(f, "{} {}{suffix}", self.operation, self.target)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Log(Mutex<Vec<S3Request>>);
+
+impl Log {
+    fn with<T>(&self, f: impl FnOnce(&mut Vec<S3Request>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Refuses requests without a signature and writes down the others.
+struct LoggedAccess(Arc<Log>);
+
+#[async_trait]
+impl S3Access for LoggedAccess {
+    async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        if context.credentials().is_none() {
+            return Err(s3_error!(AccessDenied, "a signature is required"));
+        }
+        let query = context.uri().query().unwrap_or_default().as_bytes();
+        let parameter = |wanted: &str| {
+            url::form_urlencoded::parse(query)
+                .find(|(name, _)| name == wanted)
+                .map(|(_, value)| value.into_owned())
+        };
+        let key = context.s3_path().get_object_key().map(str::to_owned);
+        let request = S3Request {
+            operation: context.s3_op().name().to_owned(),
+            target: key.or_else(|| parameter("prefix")).unwrap_or_default(),
+            delimiter: parameter("delimiter").is_some(),
+        };
+        self.0.with(|requests| requests.push(request));
+        Ok(())
+    }
+}
+
+/// Accepts connections until the task is dropped, and the connections with it.
+async fn serve(listener: TcpListener, service: S3Service) {
+    let http = HttpServer::new(TokioExecutor::new());
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        let connection = http.serve_connection(TokioIo::new(socket), service.clone());
+        let connection = connection.into_owned();
+        connections.spawn(async move {
+            // A client that goes away is no failure of the server.
+            let _ = connection.await;
+        });
+    }
+}
