@@ -20,8 +20,8 @@ const MONTH: Range<i32> = 18_809..18_840;
 pub enum Provider {
     /// This project, over the whole table.
     Partitioned,
-    /// DataFusion's `ListingTable` over a tree that holds exactly the needed partitions. No reader
-    /// of the whole table can hope to be faster.
+    /// DataFusion's `ListingTable` over a tree that holds exactly the needed partitions, so that it
+    /// has nothing to prune: the yardstick.
     Oracle,
     /// DataFusion's `ListingTable` over the whole table.
     Listing,
@@ -167,7 +167,7 @@ fn point_facts(partitions: Range<i32>, sizes: Sizes) -> Result<RecordBatch> {
     let numbers = repeat_each(partitions, sizes.rows);
     let a: Int32Array = numbers.unary(|number| number / sizes.fanout);
     let b: Int32Array = numbers.unary(|number| number % sizes.fanout);
-    let [id, v] = measures(&numbers);
+    let [id, v] = measures(&numbers, sizes.rows);
     let columns: [(_, ArrayRef); 4] =
         [("id", id), ("v", v), ("a", Arc::new(a)), ("b", Arc::new(b))];
     Ok(RecordBatch::try_from_iter(columns)?)
@@ -176,7 +176,7 @@ fn point_facts(partitions: Range<i32>, sizes: Sizes) -> Result<RecordBatch> {
 fn join_facts(days: Range<i32>, sizes: Sizes) -> Result<RecordBatch> {
     let numbers = repeat_each(days, sizes.rows);
     let day: Date32Array = numbers.reinterpret_cast();
-    let [id, v] = measures(&numbers);
+    let [id, v] = measures(&numbers, sizes.rows);
     let columns: [(_, ArrayRef); 3] = [("id", id), ("v", v), ("day", Arc::new(day))];
     Ok(RecordBatch::try_from_iter(columns)?)
 }
@@ -185,10 +185,13 @@ fn repeat_each(numbers: Range<i32>, times: usize) -> Int32Array {
     Int32Array::from_iter_values(numbers.flat_map(|number| iter::repeat_n(number, times)))
 }
 
-/// The columns inside the files. Each partition has values of its own, so that a wrong one shows.
-fn measures(partitions: &Int32Array) -> [ArrayRef; 2] {
-    let ids = (0_i64..).zip(partitions.values());
-    let ids = Int64Array::from_iter_values(ids.map(|(row, number)| row % 97 + i64::from(*number)));
+/// The columns inside the files. They depend on the partition alone, so that both trees agree, and
+/// differ between partitions, so that a wrong one shows in the answer.
+fn measures(partitions: &Int32Array, rows: usize) -> [ArrayRef; 2] {
+    let rows = (0_i64..).take(rows).cycle();
+    let ids = rows.zip(partitions.values());
+    let ids =
+        Int64Array::from_iter_values(ids.map(|(row, number)| i64::from(*number) * 1000 + row));
     let values: Float64Array = ids.unary(|id| id as f64 / 2.0);
     [Arc::new(ids), Arc::new(values)]
 }

@@ -1,7 +1,7 @@
 //! What the measurement programs in `src/bin` are made of: cases, measurements, a report.
 //!
 //! A [`Case`] is a query over a partitioned table that lies in a lake twice: whole, and reduced to
-//! the partitions that the query needs. A [`Provider`] is one way to read it, [`measure`] runs all
+//! the partitions that the query needs. A [`Provider`] is one way to read it, [`measure()`] runs all
 //! of them side by side, and [`Measurement`]s print as the rows of a Markdown table.
 
 mod case;

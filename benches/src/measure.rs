@@ -127,3 +127,31 @@ fn sorted<T: Ord + Clone>(values: &[T]) -> Vec<T> {
     values.sort();
     values
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::case::Sizes;
+
+    #[tokio::test]
+    async fn providers_agree_on_every_case() -> Result<()> {
+        let store = RequestCountingStore::new(Arc::clone(Lake::in_memory()?.store()));
+        let lake = Lake::in_memory()?.with_store(Arc::new(store.clone()));
+        let sizes = Sizes {
+            fanout: 4,
+            days: 70,
+            rows: 2,
+        };
+        let mut cases = vec![Case::point(&lake, sizes).await?];
+        cases.extend(Case::joins(&lake, sizes).await?);
+        for case in &cases {
+            for caches in [Caches::Cold, Caches::Warm] {
+                let measurements = measure(case, caches, &lake, &store, 1).await?;
+                assert_eq!(measurements.len(), Provider::ALL.len());
+            }
+        }
+        Ok(())
+    }
+}

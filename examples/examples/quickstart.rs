@@ -14,7 +14,7 @@ use std::time::Instant;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::error::Result;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{
@@ -104,7 +104,7 @@ async fn run_partitioned(
     ))
     .await?;
     let plan = ctx.sql(QUERY).await?.create_physical_plan().await?;
-    let answer = collect(Arc::clone(&plan) as Arc<dyn ExecutionPlan>, ctx.task_ctx()).await?;
+    let answer = collect(Arc::clone(&plan), ctx.task_ctx()).await?;
     Ok(Run {
         answer,
         milliseconds: start.elapsed().as_millis(),

@@ -1,3 +1,13 @@
-//! The integration tests, one module for each subject.
+//! The integration tests, in one binary. One module for each subject.
 
-mod smoke;
+mod common;
+
+mod dynamic_filter;
+mod errors;
+mod execution;
+mod listing;
+mod reading;
+mod s3;
+mod s3_server;
+mod shell;
+mod tidy;

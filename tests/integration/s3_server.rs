@@ -11,11 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
+use futures::TryStreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder as HttpServer;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::SimpleAuth;
+use s3s::dto::ListObjectsV2Input;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use s3s::{S3Result, s3_error};
 use s3s_fs::FileSystem;
@@ -24,6 +28,9 @@ use tokio::net::TcpListener;
 
 const ACCESS_KEY: &str = "integration";
 const SECRET_KEY: &str = "integration-secret";
+
+/// The operation that lists a prefix.
+const LIST: &str = "ListObjectsV2";
 
 /// The bucket that every server has.
 pub(crate) const BUCKET: &str = "lake";
@@ -64,11 +71,6 @@ impl S3Server {
     /// The URL of the server.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
-    }
-
-    /// The access key and the secret key that the server takes.
-    pub(crate) fn credentials(&self) -> (&str, &str) {
-        (ACCESS_KEY, SECRET_KEY)
     }
 
     /// A client of the bucket.
@@ -120,7 +122,7 @@ impl S3Server {
 pub(crate) struct S3Request {
     /// The name of the operation in the S3 API.
     pub(crate) operation: String,
-    /// The key or, for a listing, the prefix, decoded from the URI.
+    /// The key or, for a listing, the prefix, as they are after the decoding of the URI.
     pub(crate) target: String,
     /// Whether a listing stops at the next `/`.
     pub(crate) delimiter: bool,
@@ -145,25 +147,39 @@ impl Log {
 /// Refuses requests without a signature and writes down the others.
 struct LoggedAccess(Arc<Log>);
 
+impl LoggedAccess {
+    fn add(&self, operation: &str, target: Option<&str>, delimiter: bool) {
+        let request = S3Request {
+            operation: operation.to_owned(),
+            target: target.unwrap_or_default().to_owned(),
+            delimiter,
+        };
+        self.0.with(|requests| requests.push(request));
+    }
+}
+
 #[async_trait]
 impl S3Access for LoggedAccess {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         if context.credentials().is_none() {
             return Err(s3_error!(AccessDenied, "a signature is required"));
         }
-        let query = context.uri().query().unwrap_or_default().as_bytes();
-        let parameter = |wanted: &str| {
-            url::form_urlencoded::parse(query)
-                .find(|(name, _)| name == wanted)
-                .map(|(_, value)| value.into_owned())
-        };
-        let key = context.s3_path().get_object_key().map(str::to_owned);
-        let request = S3Request {
-            operation: context.s3_op().name().to_owned(),
-            target: key.or_else(|| parameter("prefix")).unwrap_or_default(),
-            delimiter: parameter("delimiter").is_some(),
-        };
-        self.0.with(|requests| requests.push(request));
+        let operation = context.s3_op().name();
+        // A listing is asked about once more below, when its parameters are known.
+        if operation != LIST {
+            self.add(operation, context.s3_path().get_object_key(), false);
+        }
+        Ok(())
+    }
+
+    async fn list_objects_v2(
+        &self,
+        request: &mut s3s::S3Request<ListObjectsV2Input>,
+    ) -> S3Result<()> {
+        let ListObjectsV2Input {
+            prefix, delimiter, ..
+        } = &request.input;
+        self.add(LIST, prefix.as_deref(), delimiter.is_some());
         Ok(())
     }
 }
@@ -180,4 +196,34 @@ async fn serve(listener: TcpListener, service: S3Service) {
             let _ = connection.await;
         });
     }
+}
+
+#[tokio::test]
+async fn requests_are_written_down_with_decoded_keys() -> object_store::Result<()> {
+    let server = S3Server::start().await.unwrap();
+    let client = server.client()?;
+    for p in ["a%2Fb", "c d"] {
+        let key = Path::parse(format!("t/p={p}/x"))?;
+        client.put(&key, "x".into()).await?;
+    }
+    assert_eq!(server.count("PutObject"), 2);
+
+    server.clear();
+    let listing = client.list_with_delimiter(Some(&Path::from("t"))).await?;
+    for directory in &listing.common_prefixes[..1] {
+        for object in client.list(Some(directory)).try_collect::<Vec<_>>().await? {
+            client.get(&object.location).await?.bytes().await?;
+        }
+    }
+    let lines: Vec<_> = server.requests().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "ListObjectsV2 t/ (delimiter)",
+            "ListObjectsV2 t/p=a%2Fb/",
+            "GetObject t/p=a%2Fb/x",
+        ]
+    );
+    assert_eq!(server.mentioning("p=c d"), []);
+    Ok(())
 }

@@ -12,6 +12,7 @@
     reason = "a measurement program prints its figures"
 )]
 
+use std::fmt::Display;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -84,7 +85,7 @@ impl Arguments {
 
 fn number<T>(name: &str, value: Option<String>, least: T) -> Result<T>
 where
-    T: FromStr + PartialOrd + std::fmt::Display,
+    T: Copy + Display + FromStr + PartialOrd,
 {
     let value = value.unwrap_or_default();
     let number = value.parse().ok().filter(|number| *number >= least);

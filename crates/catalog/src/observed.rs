@@ -66,11 +66,11 @@ impl Observed {
 
     pub(crate) fn estimate(&self, wanted: &PartitionPredicate) -> PartitionEstimate {
         let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: f64 = sums
+        let distinct = sums
             .levels
             .iter()
-            .map(|l| l.value_or(ASSUMED_DIRECTORIES))
-            .product();
+            .map(|level| level.value_or(ASSUMED_DIRECTORIES));
+        let all: f64 = distinct.clone().product();
         let partitions = wanted
             .filters()
             .fold(all, |n, _| n * ASSUMED_SELECTIVITY)
@@ -79,6 +79,7 @@ impl Observed {
             partitions: partitions as usize,
             bytes: Some((partitions * sums.bytes.value_or(ASSUMED_BYTES)) as usize),
             rows: None,
+            distinct: distinct.map(|distinct| distinct as usize).collect(),
         }
     }
 }
@@ -96,6 +97,7 @@ mod tests {
         let all = PartitionPredicate::all(&PartitionSpec::try_new(fields).unwrap());
         let observed = Observed::new(2);
         assert_eq!(observed.estimate(&all).partitions, 10_000);
+        assert_eq!(observed.estimate(&all).distinct, [100, 100]);
 
         observed.record_directories(0, 3, 1);
         observed.record_directories(1, 10, 2);

@@ -62,7 +62,7 @@ pub struct ListingContext {
 }
 
 /// A guess at the size of a set of partitions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PartitionEstimate {
     /// The number of partitions.
     pub partitions: usize,
@@ -70,4 +70,6 @@ pub struct PartitionEstimate {
     pub bytes: Option<usize>,
     /// Their rows.
     pub rows: Option<usize>,
+    /// The number of distinct values of each partition column; empty when they are not known.
+    pub distinct: Vec<usize>,
 }

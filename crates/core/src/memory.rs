@@ -80,6 +80,7 @@ impl PartitionCatalog for MemoryCatalog {
             partitions: kept.len(),
             bytes,
             rows: None,
+            distinct: vec![],
         })
     }
 

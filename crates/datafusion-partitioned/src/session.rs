@@ -25,19 +25,25 @@ use datafusion_partitioned_table::FilesystemConnector;
 /// ```
 pub trait PartitionedSessionExt: Sized {
     /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rule
-    /// for dynamic partition filters. What the session has already stays as it is; doing this twice
-    /// changes nothing.
-    fn with_partitioned(self) -> Self {
+    /// for dynamic partition filters. What the session has already stays as it is; a session that
+    /// has been extended before is not changed.
+    fn with_partitioned(self) -> Self;
+
+    /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`. They come before
+    /// those that the session may have already.
+    fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self;
+}
+
+impl PartitionedSessionExt for SessionStateBuilder {
+    fn with_partitioned(mut self) -> Self {
+        if has_rule(&self.physical_optimizers().get_or_insert_default().rules) {
+            return self;
+        }
         let registry = ConnectorRegistry::new();
         registry.register(Arc::new(FilesystemConnector));
         self.with_partitioned_connectors(&Arc::new(registry))
     }
 
-    /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`.
-    fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self;
-}
-
-impl PartitionedSessionExt for SessionStateBuilder {
     fn with_partitioned_connectors(mut self, registry: &Arc<ConnectorRegistry>) -> Self {
         let config = self.config().get_or_insert_default();
         add_options(config);
@@ -53,11 +59,18 @@ impl PartitionedSessionExt for SessionStateBuilder {
 }
 
 impl PartitionedSessionExt for SessionContext {
+    fn with_partitioned(self) -> Self {
+        let builder = SessionStateBuilder::new_from_existing(self.state());
+        Self::new_with_state(builder.with_partitioned().build())
+    }
+
     fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self {
         let builder = SessionStateBuilder::new_from_existing(self.state());
         Self::new_with_state(builder.with_partitioned_connectors(registry).build())
     }
 }
+
+type Rules = [Arc<dyn PhysicalOptimizerRule + Send + Sync>];
 
 fn add_options(config: &mut SessionConfig) {
     let extensions = &mut config.options_mut().extensions;
@@ -69,13 +82,18 @@ fn add_options(config: &mut SessionConfig) {
 /// Puts the rule before the last pushdown of filters, so that DataFusion's own dynamic filters pass
 /// the nodes that it adds, and the scan can decline those that it makes superfluous.
 fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
-    let rule = InsertDynamicPartitionFilter;
-    if rules.iter().any(|other| other.name() == rule.name()) {
+    if has_rule(rules) {
         return;
     }
     let position = rules
         .iter()
         .rposition(|other| other.name().starts_with("FilterPushdown"))
         .unwrap_or(rules.len());
-    rules.insert(position, Arc::new(rule));
+    rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
+}
+
+fn has_rule(rules: &Rules) -> bool {
+    rules
+        .iter()
+        .any(|rule| rule.name() == InsertDynamicPartitionFilter.name())
 }

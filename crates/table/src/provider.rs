@@ -176,6 +176,13 @@ impl PartitionedTableProvider {
         let mut statistics = Statistics::new_unknown(schema);
         statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
         statistics.total_byte_size = estimate.bytes.map_or(Precision::Absent, Precision::Inexact);
+        // Without these, DataFusion takes a join on partition columns for one on a unique key, and
+        // its result for a small table.
+        let file_columns = self.schema.file_schema().fields().len();
+        let partition_columns = &mut statistics.column_statistics[file_columns..];
+        for (column, distinct) in partition_columns.iter_mut().zip(estimate.distinct) {
+            column.distinct_count = Precision::Inexact(distinct);
+        }
         statistics
     }
 }

@@ -10,9 +10,10 @@
 //! Nothing is held in memory as a whole: the generators produce batches, and DataFusion's sort,
 //! which spills to disk, brings the sales into the order of days so that one file is open at once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::arrow::compute::partition;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatchReader;
@@ -118,13 +119,10 @@ impl<'a> DayWriter<'a> {
 
     async fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let day = batch.column(batch.schema_ref().index_of(DAY)?);
-        let segments = HiveSegments::try_new(DAY, day.as_ref())?;
         let files = without_columns(batch, &[DAY])?;
-        for range in partition(&[Arc::clone(day)])?.ranges() {
+        for (segment, range) in days_of(day)? {
             let rows = files.slice(range.start, range.len());
-            let file = self
-                .file_of(segments.segment(range.start), rows.schema())
-                .await?;
+            let file = self.file_of(segment, rows.schema()).await?;
             file.write(&rows).await?;
         }
         Ok(())
@@ -156,6 +154,13 @@ impl<'a> DayWriter<'a> {
         self.close().await?;
         Ok(self.opened)
     }
+}
+
+/// The runs of equal days, each with its directory.
+fn days_of(day: &ArrayRef) -> Result<Vec<(String, Range<usize>)>> {
+    let segments = HiveSegments::try_new(DAY, day.as_ref())?;
+    let runs = partition(&[Arc::clone(day)])?.ranges().into_iter();
+    Ok(runs.map(|run| (segments.segment(run.start), run)).collect())
 }
 
 type ParquetFile = AsyncArrowWriter<BufWriter>;

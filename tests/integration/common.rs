@@ -1,0 +1,100 @@
+//! What several modules share: small lakes, sessions and queries.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::Result;
+use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned::prelude::*;
+use datafusion_partitioned_test_utils::{Lake, RequestCountingStore, sorted_rows};
+
+/// A lake in memory that counts requests, and a session that knows it.
+pub(crate) struct Fixture {
+    pub(crate) lake: Lake,
+    pub(crate) requests: RequestCountingStore,
+    pub(crate) ctx: SessionContext,
+}
+
+impl Fixture {
+    pub(crate) fn new() -> Self {
+        Self::with_config(SessionConfig::new().with_target_partitions(2))
+    }
+
+    pub(crate) fn with_config(config: SessionConfig) -> Self {
+        let lake = Lake::in_memory().unwrap();
+        let requests = RequestCountingStore::new(Arc::clone(lake.store()));
+        let lake = lake.with_store(Arc::new(requests.clone()));
+        let ctx = SessionContext::new_with_config(config).with_partitioned();
+        lake.register(&ctx);
+        Self {
+            lake,
+            requests,
+            ctx,
+        }
+    }
+
+    /// Writes a CSV file with the single column `id`.
+    pub(crate) async fn put_ids(&self, key: &str, ids: &[i64]) {
+        let rows: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        self.lake
+            .put_text(key, &format!("id\n{rows}"))
+            .await
+            .unwrap();
+    }
+
+    /// Declares the table `name` of CSV files at `name/` with the column `id` and the partition
+    /// columns `columns`, such as `"p INT, q TEXT"`.
+    pub(crate) async fn create(&self, name: &str, columns: &str) {
+        let names: Vec<_> = columns
+            .split(',')
+            .filter_map(|c| c.split_whitespace().next())
+            .collect();
+        let sql = format!(
+            "CREATE EXTERNAL TABLE {name} (id BIGINT, {columns}) STORED AS CSV \
+             PARTITIONED BY ({}) LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+            names.join(", "),
+            self.lake.location(&format!("{name}/"))
+        );
+        self.run(&sql).await.unwrap();
+        self.requests.clear();
+    }
+
+    pub(crate) async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
+        self.ctx.sql(sql).await?.create_physical_plan().await
+    }
+
+    pub(crate) async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        self.ctx.sql(sql).await?.collect().await
+    }
+
+    /// The rows of a query, one text for each, sorted.
+    pub(crate) async fn rows(&self, sql: &str) -> Vec<String> {
+        sorted_rows(&self.run(sql).await.unwrap())
+    }
+
+    pub(crate) async fn error(&self, sql: &str) -> String {
+        match self.run(sql).await {
+            Ok(rows) => panic!("{sql} returned {:?}", sorted_rows(&rows)),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The rows and the executed plan, for its metrics.
+    pub(crate) async fn analyze(&self, sql: &str) -> (Vec<String>, Arc<dyn ExecutionPlan>) {
+        let plan = self.plan(sql).await.unwrap();
+        let rows = collect(Arc::clone(&plan), self.ctx.task_ctx())
+            .await
+            .unwrap();
+        (sorted_rows(&rows), plan)
+    }
+
+    /// The requests since the last call, sorted, since concurrent ones have no order.
+    pub(crate) fn take_requests(&self) -> String {
+        let log = self.requests.log();
+        self.requests.clear();
+        let mut lines: Vec<&str> = log.lines().collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    }
+}

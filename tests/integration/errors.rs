@@ -1,0 +1,267 @@
+//! Bad input: each a clear error, never a panic, never rows.
+
+use std::sync::Arc;
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::collect;
+use datafusion::prelude::SessionContext;
+use datafusion_partitioned_test_utils::{
+    Fault, FaultyStore, RequestKind, node_metric, sorted_rows,
+};
+
+use crate::common::Fixture;
+
+async fn table() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.put_ids("t/p=1/q=a/f.csv", &[1]).await;
+    fixture.put_ids("t/p=2/q=b/f.csv", &[2]).await;
+    fixture.create("t", "p INT, q TEXT").await;
+    fixture
+}
+
+fn create(fixture: &Fixture, options: &str) -> String {
+    format!(
+        "CREATE EXTERNAL TABLE u (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
+         LOCATION '{}' OPTIONS ({options})",
+        fixture.lake.location("t/")
+    )
+}
+
+#[track_caller]
+fn assert_mentions(error: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(error.contains(text), "'{text}' is missing in: {error}");
+    }
+}
+
+#[tokio::test]
+async fn unknown_connector() {
+    let fixture = table().await;
+    let error = fixture
+        .error(&create(&fixture, "'connector' 'filesytem'"))
+        .await;
+    assert_mentions(&error, &["'filesytem'", "'u'", "'filesystem'"]);
+}
+
+#[tokio::test]
+async fn unknown_option() {
+    let fixture = table().await;
+    let options = "'connector' 'filesystem', 'partition.defualt-name' 'x'";
+    let error = fixture.error(&create(&fixture, options)).await;
+    assert_mentions(
+        &error,
+        &[
+            "partition.defualt-name",
+            "'partition.default-name'",
+            "has_header",
+        ],
+    );
+    let error = fixture
+        .error(&create(
+            &fixture,
+            "'connector' 'filesystem', 'has_haeder' 'x'",
+        ))
+        .await;
+    assert_mentions(&error, &["has_haeder", "has_header"]);
+}
+
+#[tokio::test]
+async fn without_the_connector_datafusion_decides() {
+    let fixture = table().await;
+    let error = fixture
+        .error(&create(&fixture, "'partition.default-name' 'x'"))
+        .await;
+    assert!(!error.contains("connector"), "{error}");
+    fixture
+        .run(&create(&fixture, "'has_header' 'true'"))
+        .await
+        .unwrap();
+    let plan = fixture.plan("SELECT * FROM u").await;
+    // DataFusion's own table: it lists when planning.
+    assert!(fixture.requests.list_count() > 0);
+    drop(plan);
+}
+
+#[tokio::test]
+async fn location_that_does_not_exist() {
+    let fixture = table().await;
+    let dir = tempfile::tempdir().unwrap();
+    let missing = dir.path().join("nowhere");
+    let sql = format!(
+        "CREATE EXTERNAL TABLE u (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
+         LOCATION '{}/' OPTIONS ('connector' 'filesystem')",
+        missing.display()
+    );
+    assert_mentions(
+        &fixture.error(&sql).await,
+        &["nowhere", "'u'", "not an existing directory"],
+    );
+    let sql = format!(
+        "CREATE EXTERNAL TABLE u STORED AS CSV PARTITIONED BY (p) \
+         LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+        fixture.lake.location("nothing/")
+    );
+    let error = fixture.error(&sql).await;
+    assert_mentions(
+        &error,
+        &["cannot infer the columns of table 'u'", "nothing"],
+    );
+    let sql = "CREATE EXTERNAL TABLE u (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
+               LOCATION 's3://no-such-store/t/' OPTIONS ('connector' 'filesystem')";
+    fixture.run(sql).await.unwrap();
+    assert_mentions(
+        &fixture.error("SELECT * FROM u").await,
+        &["s3://no-such-store"],
+    );
+}
+
+#[tokio::test]
+async fn directory_that_is_not_of_the_declared_type() {
+    let fixture = table().await;
+    fixture.put_ids("t/p=abc/q=c/f.csv", &[3]).await;
+    for query in [
+        "SELECT * FROM t",
+        "SELECT * FROM t WHERE p = 1",
+        "SELECT count(*) FROM t",
+    ] {
+        let error = fixture.error(query).await;
+        assert_mentions(&error, &["'p'", "'abc'", "Int32", "t/p=abc"]);
+    }
+}
+
+#[tokio::test]
+async fn directory_that_is_no_partition() {
+    let fixture = table().await;
+    fixture.put_ids("t/p=1/backup/f.csv", &[3]).await;
+    for query in ["SELECT * FROM t", "SELECT * FROM t WHERE q = 'a'"] {
+        assert_mentions(
+            &fixture.error(query).await,
+            &["q=<value>", "'backup'", "t/p=1/backup"],
+        );
+    }
+}
+
+#[tokio::test]
+async fn failing_listing_is_never_an_empty_result() {
+    let fixture = table().await;
+    for kind in [RequestKind::List, RequestKind::ListWithDelimiter] {
+        let faulty = FaultyStore::new(Arc::clone(fixture.lake.store()));
+        faulty.inject(Fault::fail(move |request| request.kind == kind));
+        fixture
+            .lake
+            .clone()
+            .with_store(Arc::new(faulty))
+            .register(&fixture.ctx);
+        let queries = [
+            "SELECT * FROM t WHERE q = 'a'",
+            "SELECT count(*) FROM t WHERE p = 2",
+        ];
+        for query in queries {
+            assert_mentions(&fixture.error(query).await, &["cannot list", "'t"]);
+        }
+    }
+    // A later page of a flat listing.
+    let faulty = FaultyStore::new(Arc::clone(fixture.lake.store()));
+    faulty.inject(Fault::fail_after(1, |request| {
+        request.kind == RequestKind::List
+    }));
+    fixture
+        .lake
+        .clone()
+        .with_store(Arc::new(faulty))
+        .register(&fixture.ctx);
+    assert_mentions(
+        &fixture.error("SELECT count(*) FROM t").await,
+        &["cannot list"],
+    );
+}
+
+#[tokio::test]
+async fn truncated_parquet_file() {
+    let fixture = Fixture::new();
+    fixture
+        .lake
+        .put_text("t/p=1/f.parquet", "PAR1 but no more")
+        .await
+        .unwrap();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS PARQUET PARTITIONED BY (p) \
+         LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+        fixture.lake.location("t/")
+    );
+    fixture.run(&sql).await.unwrap();
+    assert_mentions(&fixture.error("SELECT * FROM t").await, &["arquet"]);
+    fixture.error("SELECT count(*) FROM t").await;
+}
+
+#[tokio::test]
+async fn clauses_that_would_be_ignored_are_refused() {
+    let fixture = table().await;
+    let location = fixture.lake.location("t/");
+    let with = |head: &str, columns: &str, tail: &str| {
+        format!(
+            "CREATE {head} EXTERNAL TABLE u ({columns}) STORED AS CSV PARTITIONED BY (p) {tail} \
+             LOCATION '{location}' OPTIONS ('connector' 'filesystem')"
+        )
+    };
+    let columns = "id BIGINT, p INT";
+    let cases = [
+        (with("UNBOUNDED", columns, ""), "UNBOUNDED"),
+        (with("", columns, "WITH ORDER (id)"), "WITH ORDER"),
+        (
+            with("", "id BIGINT, p INT, PRIMARY KEY (id)", ""),
+            "PRIMARY KEY",
+        ),
+        (with("", "id BIGINT DEFAULT 1, p INT", ""), "DEFAULT"),
+    ];
+    for (sql, clause) in cases {
+        assert_mentions(&fixture.error(&sql).await, &[clause, "'filesystem'"]);
+    }
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("(p)", "(nope)");
+    assert_mentions(&fixture.error(&sql).await, &["nope"]);
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("PARTITIONED BY (p)", "");
+    assert_mentions(&fixture.error(&sql).await, &["PARTITIONED BY"]);
+    let sql = create(&fixture, "'connector' 'filesystem'").replace(&location, "/lake/t/p=*/");
+    assert_mentions(&fixture.error(&sql).await, &["pattern", "/lake/t/p=*/"]);
+}
+
+#[tokio::test]
+async fn insert_is_refused_and_loses_nothing() {
+    let fixture = table().await;
+    fixture.error("INSERT INTO t VALUES (1, 1, 'a')").await;
+    assert_eq!(fixture.rows("SELECT count(*) FROM t").await, ["2"]);
+}
+
+#[tokio::test]
+async fn refused_memory_gives_up_the_filter_and_not_the_query() {
+    let fixture = table().await;
+    fixture
+        .run("CREATE TABLE d AS SELECT 1 AS k")
+        .await
+        .unwrap();
+    let run = |bytes: usize| {
+        let pool = Arc::new(GreedyMemoryPool::new(bytes));
+        let env = RuntimeEnvBuilder::new()
+            .with_memory_pool(pool)
+            .build_arc()
+            .unwrap();
+        let state =
+            SessionStateBuilder::new_from_existing(fixture.ctx.state()).with_runtime_env(env);
+        let ctx = SessionContext::new_with_state(state.build());
+        fixture.lake.register(&ctx);
+        async move {
+            let query = ctx.sql("SELECT id FROM t JOIN d ON p = k").await.unwrap();
+            let plan = query.create_physical_plan().await.unwrap();
+            let rows = collect(Arc::clone(&plan), ctx.task_ctx()).await.unwrap();
+            (
+                sorted_rows(&rows),
+                node_metric(&plan, "PartitionKeyCollectorExec", "key_set_overflowed"),
+            )
+        }
+    };
+    // Enough for the hash table of one row, and too little for the keys.
+    assert_eq!(run(600).await, (vec!["1".to_owned()], 1));
+    assert_eq!(run(1_000_000).await, (vec!["1".to_owned()], 0));
+}

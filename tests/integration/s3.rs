@@ -1,0 +1,1 @@
+//! A star join over a real S3 protocol server.
