@@ -98,3 +98,15 @@ impl Fixture {
         lines.join("\n")
     }
 }
+
+/// A directory on disk with a CSV file of the column `id` in each of `partitions`.
+pub(crate) fn csv_tree(partitions: &[(&str, &[i64])]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (partition, ids) in partitions {
+        let directory = dir.path().join(partition);
+        std::fs::create_dir_all(&directory).unwrap();
+        let rows: String = ids.iter().map(|id| format!("{id}\n")).collect();
+        std::fs::write(directory.join("f.csv"), format!("id\n{rows}")).unwrap();
+    }
+    dir
+}

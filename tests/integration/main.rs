@@ -2,6 +2,7 @@
 
 mod common;
 
+mod differential;
 mod dynamic_filter;
 mod errors;
 mod execution;

@@ -75,12 +75,17 @@ impl S3Server {
 
     /// A client of the bucket.
     pub(crate) fn client(&self) -> object_store::Result<AmazonS3> {
+        self.client_of(BUCKET)
+    }
+
+    /// A client of any bucket, whether it exists or not.
+    pub(crate) fn client_of(&self, bucket: &str) -> object_store::Result<AmazonS3> {
         AmazonS3Builder::new()
             .with_endpoint(self.endpoint())
             .with_allow_http(true)
             .with_virtual_hosted_style_request(false)
             .with_region("us-east-1")
-            .with_bucket_name(BUCKET)
+            .with_bucket_name(bucket)
             .with_access_key_id(ACCESS_KEY)
             .with_secret_access_key(SECRET_KEY)
             .build()

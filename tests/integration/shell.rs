@@ -1,1 +1,114 @@
-//! The shell `dfp`.
+//! The shell `dfp`, from its arguments to its output.
+
+use datafusion_partitioned_cli::{Input, Outcome, run};
+
+use crate::common::csv_tree;
+
+/// Runs the shell with standard input that is no terminal; gives outcome, output and errors.
+async fn dfp(arguments: &[&str], input: &str) -> (Outcome, String, String) {
+    let (mut output, mut errors) = (vec![], vec![]);
+    let arguments = std::iter::once("dfp").chain(arguments.iter().copied());
+    let outcome = run(
+        arguments,
+        Input::Stream(input.as_bytes()),
+        &mut output,
+        &mut errors,
+    )
+    .await;
+    (
+        outcome,
+        String::from_utf8(output).unwrap(),
+        String::from_utf8(errors).unwrap(),
+    )
+}
+
+fn create(location: &std::path::Path) -> String {
+    format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
+         LOCATION '{}' OPTIONS ('connector' 'filesystem');",
+        location.display()
+    )
+}
+
+#[tokio::test]
+async fn several_statements_on_the_command_line_and_every_format() {
+    let dir = csv_tree(&[("p=1", &[1, 2]), ("p=02", &[3])]);
+    let statements = format!("{} SELECT id, p FROM t WHERE p = 2;", create(dir.path()));
+    for (format, expected) in [
+        ("csv", "id,p\n3,2\n"),
+        ("tsv", "id\tp\n3\t2\n"),
+        ("nd-json", "{\"id\":3,\"p\":2}\n"),
+        ("json", "[{\"id\":3,\"p\":2}]\n"),
+    ] {
+        let (outcome, output, errors) =
+            dfp(&["-q", "--format", format, "-c", &statements], "").await;
+        assert_eq!((outcome, errors.as_str()), (Outcome::Success, ""));
+        assert_eq!(output, expected, "{format}");
+    }
+    let (_, output, _) = dfp(&["-c", &statements], "").await;
+    assert!(output.contains("| 3  | 2 |"), "{output}");
+    assert!(output.contains("1 row"), "{output}");
+}
+
+#[tokio::test]
+async fn files_come_before_commands_and_share_the_session() {
+    let dir = csv_tree(&[("p=1", &[1])]);
+    let file = dir.path().join("_setup.sql");
+    std::fs::write(&file, create(dir.path())).unwrap();
+    let file = file.to_str().unwrap();
+    let query = "SELECT count(*) AS n FROM t";
+    let (outcome, output, _) = dfp(&["-q", "--format", "csv", "-f", file, "-c", query], "").await;
+    assert_eq!((outcome, output.as_str()), (Outcome::Success, "n\n1\n"));
+}
+
+#[tokio::test]
+async fn standard_input_is_read_when_it_is_no_terminal() {
+    let (outcome, output, _) =
+        dfp(&["-q", "--format", "csv"], "SELECT 1 AS a;\nSELECT 2 AS b").await;
+    assert_eq!(
+        (outcome, output.as_str()),
+        (Outcome::Success, "a\n1\nb\n2\n")
+    );
+}
+
+#[tokio::test]
+async fn an_error_names_its_statement_and_ends_the_run() {
+    let input = "SELECT 1 AS a; SELECT nope; SELECT 2 AS b";
+    let (outcome, output, errors) = dfp(&["-q", "--format", "csv"], input).await;
+    assert_eq!(outcome, Outcome::Failure);
+    assert_eq!(output, "a\n1\n");
+    assert!(
+        errors.contains("statement 2") && errors.contains("nope"),
+        "{errors}"
+    );
+
+    let (outcome, _, errors) = dfp(&["--format", "xml"], "").await;
+    assert_eq!(outcome, Outcome::Usage);
+    assert!(errors.contains("nd-json"), "{errors}");
+}
+
+#[tokio::test]
+async fn session_options_of_this_project_are_there() {
+    let sql =
+        "SET partitioned.dynamic_filter.max_keys = 7; SHOW partitioned.dynamic_filter.max_keys";
+    let (outcome, output, errors) = dfp(&["-q", "--format", "csv"], sql).await;
+    assert_eq!((outcome, errors.as_str()), (Outcome::Success, ""));
+    assert!(
+        output.contains("partitioned.dynamic_filter.max_keys,7"),
+        "{output}"
+    );
+    let (outcome, _, errors) = dfp(&["-q"], "SET partitioned.dynamic_filter.max_kyes = 7").await;
+    assert_eq!(outcome, Outcome::Failure);
+    assert!(errors.contains("max_kyes"), "{errors}");
+}
+
+#[tokio::test]
+async fn a_default_connector_needs_no_options() {
+    let dir = csv_tree(&[("p=1", &[1]), ("p=01", &[2])]);
+    let create = create(dir.path()).replace(" OPTIONS ('connector' 'filesystem')", "");
+    let sql = format!(
+        "SET partitioned.default_connector = 'filesystem'; {create} SELECT id FROM t WHERE p = 1 ORDER BY id"
+    );
+    let (_, output, errors) = dfp(&["-q", "--format", "csv"], &sql).await;
+    assert_eq!((output.as_str(), errors.as_str()), ("id\n1\n2\n", ""));
+}

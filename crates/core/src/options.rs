@@ -1,7 +1,12 @@
 //! The session options of this project, all under the prefix `partitioned.`.
 
-use datafusion::common::config::{ConfigExtension, ConfigOptions};
-use datafusion::common::{config_namespace, extensions_options};
+use std::any::Any;
+use std::fmt::Display;
+
+use datafusion::common::config::{
+    ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions, Visit,
+};
+use datafusion::common::{Result, config_namespace};
 
 config_namespace! {
     /// Options of dynamic partition filters: `partitioned.dynamic_filter.*`.
@@ -17,8 +22,9 @@ config_namespace! {
     }
 }
 
-extensions_options! {
-    /// The session options of `datafusion-partitioned`, set by `SET partitioned.<key> = <value>`.
+config_namespace! {
+    /// The session options of `datafusion-partitioned`, set by `SET partitioned.<key> = <value>`
+    /// and shown by `SHOW partitioned.<key>`.
     pub struct PartitionedOptions {
         /// The connector for `CREATE EXTERNAL TABLE ... PARTITIONED BY` statements without the
         /// option 'connector'. Empty leaves them to DataFusion. Default: empty
@@ -40,10 +46,55 @@ impl ConfigExtension for PartitionedOptions {
     const PREFIX: &'static str = "partitioned";
 }
 
+impl ExtensionOptions for PartitionedOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        ConfigField::set(self, key, value)
+    }
+
+    /// The options with their prefix, without which `SHOW` does not find them.
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let mut entries = Entries(vec![]);
+        self.visit(&mut entries, Self::PREFIX, "");
+        entries.0
+    }
+}
+
 impl PartitionedOptions {
     /// The options of a session, or the defaults when the session has none.
     pub fn from_config(config: &ConfigOptions) -> Self {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+}
+
+struct Entries(Vec<ConfigEntry>);
+
+impl Visit for Entries {
+    fn some<V: Display>(&mut self, key: &str, value: V, description: &'static str) {
+        self.0.push(ConfigEntry {
+            key: key.to_owned(),
+            value: Some(value.to_string()),
+            description,
+        });
+    }
+
+    fn none(&mut self, key: &str, description: &'static str) {
+        self.0.push(ConfigEntry {
+            key: key.to_owned(),
+            value: None,
+            description,
+        });
     }
 }
 
@@ -64,12 +115,16 @@ mod tests {
         assert!(!options.dynamic_filter.enabled);
         assert_eq!(options.list_concurrency, 4);
 
-        let keys: Vec<_> = config
-            .extensions
+        let entries = options.entries();
+        let entry = entries
             .iter()
-            .flat_map(|(_, e)| e.entries())
-            .collect();
-        assert!(keys.iter().any(|e| e.key == "dynamic_filter.max_keys"));
+            .find(|e| e.key == "partitioned.dynamic_filter.enabled");
+        assert_eq!(entry.unwrap().value.as_deref(), Some("false"));
+        assert!(
+            entries
+                .iter()
+                .all(|entry| entry.key.starts_with("partitioned."))
+        );
         assert!(
             config
                 .set("partitioned.dynamic_filter.max_kyes", "1")

@@ -247,12 +247,9 @@ impl Stream for CollectorStream {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let next = ready!(self.input.poll_next_unpin(cx));
         match &next {
-            Some(Ok(batch)) => {
-                // The filter is given up, not the query: the join evaluates its keys itself.
-                if self.collect_keys(batch).is_err() {
-                    self.collection.give_up();
-                }
-            }
+            // The filter is given up, not the query: the join evaluates its keys itself.
+            Some(Ok(batch)) if self.collect_keys(batch).is_err() => self.collection.give_up(),
+            Some(Ok(_)) => {}
             Some(Err(_)) => self.collection.give_up(),
             None if !self.is_finished => {
                 self.is_finished = true;

@@ -172,7 +172,7 @@ impl PartitionedTableProvider {
             .sum();
         let rows = estimate
             .rows
-            .or(estimate.bytes.map(|bytes| bytes / row_width.max(1)));
+            .or_else(|| estimate.bytes.map(|bytes| bytes / row_width.max(1)));
         let mut statistics = Statistics::new_unknown(schema);
         statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
         statistics.total_byte_size = estimate.bytes.map_or(Precision::Absent, Precision::Inexact);

@@ -144,8 +144,11 @@ pub(super) fn query() -> impl Strategy<Value = Query> {
             Output::Extremes,
         ][..],
     );
-    (from, option::weighted(0.4, predicate()), output)
-        .prop_map(|(from, filter, output)| Query { from, filter, output })
+    (from, option::weighted(0.4, predicate()), output).prop_map(|(from, filter, output)| Query {
+        from,
+        filter,
+        output,
+    })
 }
 
 /// Relations that contain partitioned tables.
@@ -166,7 +169,9 @@ fn facts(depth: u32) -> BoxedStrategy<Relation> {
 
 /// Relations that mostly have few rows.
 fn dimensions(depth: u32) -> BoxedStrategy<Relation> {
-    let table = prop_oneof![3 => Just(2), 2 => Just(3)].prop_map(Relation::Table).boxed();
+    let table = prop_oneof![3 => Just(2), 2 => Just(3)]
+        .prop_map(Relation::Table)
+        .boxed();
     let filtered = (table.clone(), predicate())
         .prop_map(|(table, filter)| Relation::Filter(Box::new(table), filter));
     let Some(below) = depth.checked_sub(1) else {
@@ -197,8 +202,8 @@ fn shaped(of: BoxedStrategy<Relation>) -> BoxedStrategy<Relation> {
 fn join(one: BoxedStrategy<Relation>, other: BoxedStrategy<Relation>) -> BoxedStrategy<Relation> {
     use JoinKind::*;
     let kinds = [
-        Inner, Inner, Left, Right, Full, LeftSemi, RightSemi, LeftAnti, RightAnti, Comma, In, NotIn,
-        Exists, NotExists, InOr, NotInOr, ExistsOr,
+        Inner, Inner, Left, Right, Full, LeftSemi, RightSemi, LeftAnti, RightAnti, Comma, In,
+        NotIn, Exists, NotExists, InOr, NotInOr, ExistsOr,
     ];
     let key = (
         prop_oneof![
@@ -229,18 +234,20 @@ fn join(one: BoxedStrategy<Relation>, other: BoxedStrategy<Relation>) -> BoxedSt
         option::weighted(0.25, predicate()),
         any::<[bool; 4]>(),
     )
-        .prop_map(|(kind, [one, other], swapped, keys, condition, filter, from_right)| {
-            let (left, right) = if swapped { (other, one) } else { (one, other) };
-            Relation::Join(Box::new(Join {
-                kind,
-                left,
-                right,
-                keys,
-                condition,
-                filter,
-                from_right,
-            }))
-        })
+        .prop_map(
+            |(kind, [one, other], swapped, keys, condition, filter, from_right)| {
+                let (left, right) = if swapped { (other, one) } else { (one, other) };
+                Relation::Join(Box::new(Join {
+                    kind,
+                    left,
+                    right,
+                    keys,
+                    condition,
+                    filter,
+                    from_right,
+                }))
+            },
+        )
         .boxed()
 }
 
@@ -265,12 +272,21 @@ fn predicate() -> BoxedStrategy<Predicate> {
     let column = 0..3_u8;
     let operator = select(&["=", "=", "<>", "<", "<=", ">", ">="][..]);
     let pattern = select(&["%", "a%", "%1%", "_", "%/%", "2024%", "-%", "x=_", "%\\%%"][..]);
-    let file = select(&["x = 1", "x > 1", "s = 'k'", "s IS NULL", "x IN (0, 3)", "id % 2 = 0"][..]);
+    let file = select(
+        &[
+            "x = 1",
+            "x > 1",
+            "s = 'k'",
+            "s IS NULL",
+            "x IN (0, 3)",
+            "id % 2 = 0",
+        ][..],
+    );
     let value = any::<u8>;
     let leaf = prop_oneof![
         4 => (column.clone(), operator.clone(), value()).prop_map(|(c, o, v)| Compare(c, o, v)),
-        3 => (column.clone(), vec(value(), 1..5), any::<bool>(), any::<bool>())
-            .prop_map(|(c, values, with_null, not)| In(c, values, with_null && not, not)),
+        3 => (column.clone(), vec(value(), 1..5), proptest::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(c, values, with_null, not)| In(c, values, with_null, not)),
         2 => (column.clone(), value(), value(), any::<bool>())
             .prop_map(|(c, a, b, not)| Between(c, a, b, not)),
         2 => (column.clone(), pattern).prop_map(|(c, pattern)| Like(c, pattern)),
@@ -338,13 +354,19 @@ impl Query {
                 "min(t.q0), max(t.q0), count(t.q0), count(*), count(DISTINCT t.x)".to_owned()
             }
         };
-        let filter = self.filter.as_ref().map(|p| format!(" WHERE {}", p.sql("t", types)));
+        let filter = self
+            .filter
+            .as_ref()
+            .map(|p| format!(" WHERE {}", p.sql("t", types)));
         let group = match self.output {
             Output::Groups => format!(" GROUP BY {}", keys()),
             _ => String::new(),
         };
         let from = self.from.sql(types);
-        format!("SELECT {select} FROM ({from}) t{}{group}", filter.unwrap_or_default())
+        format!(
+            "SELECT {select} FROM ({from}) t{}{group}",
+            filter.unwrap_or_default()
+        )
     }
 
     /// Whether the answer may be an error depending on which rows are looked at in which order.
@@ -358,11 +380,17 @@ impl Relation {
         let all = types.columns().collect::<Vec<_>>().join(", ");
         match self {
             Self::Table(table) => {
-                let keys: String = (0..types.0.len()).map(|i| format!(", p{i} AS q{i}")).collect();
+                let keys: String = (0..types.0.len())
+                    .map(|i| format!(", p{i} AS q{i}"))
+                    .collect();
                 format!("SELECT id, x, s{keys} FROM {}", TABLES[*table])
             }
             Self::Filter(of, predicate) => {
-                format!("SELECT * FROM ({}) t WHERE {}", of.sql(types), predicate.sql("t", types))
+                format!(
+                    "SELECT * FROM ({}) t WHERE {}",
+                    of.sql(types),
+                    predicate.sql("t", types)
+                )
             }
             Self::Project(of, first, others) => {
                 let keys: String = types
@@ -377,11 +405,18 @@ impl Relation {
                 format!("SELECT id, x, s{keys} FROM ({}) t", of.sql(types))
             }
             Self::Union(one, other) => {
-                format!("SELECT * FROM ({}) a UNION ALL ({})", one.sql(types), other.sql(types))
+                format!(
+                    "SELECT * FROM ({}) a UNION ALL ({})",
+                    one.sql(types),
+                    other.sql(types)
+                )
             }
             Self::Distinct(of) => format!("SELECT DISTINCT {all} FROM ({}) t", of.sql(types)),
             Self::Top(of, rows) => {
-                format!("SELECT * FROM ({}) t ORDER BY {all} LIMIT {rows}", of.sql(types))
+                format!(
+                    "SELECT * FROM ({}) t ORDER BY {all} LIMIT {rows}",
+                    of.sql(types)
+                )
             }
             Self::Join(join) => join.sql(types),
         }
@@ -392,10 +427,15 @@ impl Join {
     fn sql(&self, types: Types<'_>) -> String {
         let (left, right) = (self.left.sql(types), self.right.sql(types));
         let mut keys: Vec<_> = self.keys.iter().map(|key| key.sql(types)).collect();
-        let condition = self.condition.as_ref().map(|condition| condition.sql(types));
+        let condition = self
+            .condition
+            .as_ref()
+            .map(|condition| condition.sql(types));
         let first_key = self.keys[0].sides(types);
-        let alternative =
-            self.filter.as_ref().map_or_else(|| "l.x = 2".to_owned(), |p| p.sql("l", types));
+        let alternative = self
+            .filter
+            .as_ref()
+            .map_or_else(|| "l.x = 2".to_owned(), |p| p.sql("l", types));
         let mut in_subquery = || {
             keys.remove(0);
             let correlated: Vec<_> = keys.iter().cloned().chain(condition.clone()).collect();
@@ -412,7 +452,10 @@ impl Join {
         };
         let from_left = format!("SELECT l.* FROM ({left}) l WHERE");
         let exists = |keys: &[String]| {
-            format!("EXISTS (SELECT 1 FROM ({right}) r WHERE {})", joined_by(keys))
+            format!(
+                "EXISTS (SELECT 1 FROM ({right}) r WHERE {})",
+                joined_by(keys)
+            )
         };
         let keyword = match self.kind {
             JoinKind::In => return format!("{from_left} {}", in_subquery()),
@@ -444,7 +487,10 @@ impl Join {
                     JoinKind::RightSemi | JoinKind::RightAnti => true,
                     _ => self.from_right[i.saturating_sub(2)],
                 };
-                format!("{}.{column} AS {column}", if from_right { "r" } else { "l" })
+                format!(
+                    "{}.{column} AS {column}",
+                    if from_right { "r" } else { "l" }
+                )
             })
             .collect();
         let visible = match self.kind {
@@ -454,10 +500,14 @@ impl Join {
         let filter = self.filter.as_ref().map(|p| p.sql(visible, types));
         let (select, on) = (columns.join(", "), joined_by(&keys));
         if self.kind == JoinKind::Comma {
-            let filter = filter.map(|filter| format!(" AND {filter}")).unwrap_or_default();
+            let filter = filter
+                .map(|filter| format!(" AND {filter}"))
+                .unwrap_or_default();
             return format!("SELECT {select} FROM ({left}) l, ({right}) r WHERE {on}{filter}");
         }
-        let filter = filter.map(|filter| format!(" WHERE {filter}")).unwrap_or_default();
+        let filter = filter
+            .map(|filter| format!(" WHERE {filter}"))
+            .unwrap_or_default();
         format!("SELECT {select} FROM ({left}) l {keyword} JOIN ({right}) r ON {on}{filter}")
     }
 }
@@ -472,13 +522,21 @@ impl JoinKey {
             let column = self.columns[side];
             let name = types.name(["l", "r"][side], column);
             let expr = self.exprs[side].sql(&name, types.of(column));
-            if as_text { format!("CAST({expr} AS VARCHAR)") } else { expr }
+            if as_text {
+                format!("CAST({expr} AS VARCHAR)")
+            } else {
+                expr
+            }
         })
     }
 
     fn sql(&self, types: Types<'_>) -> String {
         let [left, right] = self.sides(types);
-        let operator = if self.null_equals_null { "IS NOT DISTINCT FROM" } else { "=" };
+        let operator = if self.null_equals_null {
+            "IS NOT DISTINCT FROM"
+        } else {
+            "="
+        };
         format!("{left} {operator} {right}")
     }
 }
@@ -547,7 +605,12 @@ impl Predicate {
             Self::Like(c, pattern) => format!("CAST({} AS VARCHAR) LIKE '{pattern}'", name(c)),
             Self::IsNull(c, negated) => format!("{} IS {}NULL", name(c), not(negated)),
             Self::IsDistinct(c, v, negated) => {
-                format!("{} IS {}DISTINCT FROM {}", name(c), not(negated), literal(c, v))
+                format!(
+                    "{} IS {}DISTINCT FROM {}",
+                    name(c),
+                    not(negated),
+                    literal(c, v)
+                )
             }
             Self::Expr(c, expr, operator, v) => {
                 let expr = expr.sql(&name(c), types.of(*c));
@@ -556,7 +619,11 @@ impl Predicate {
             Self::Columns(a, b) if types.of(*a).compares_with(types.of(*b)) => {
                 format!("{} <= {}", name(a), name(b))
             }
-            Self::Columns(a, b) => format!("CAST({} AS VARCHAR) > CAST({} AS VARCHAR)", name(a), name(b)),
+            Self::Columns(a, b) => format!(
+                "CAST({} AS VARCHAR) > CAST({} AS VARCHAR)",
+                name(a),
+                name(b)
+            ),
             Self::SubqueryMax(c) => {
                 format!("{} = (SELECT max(p{}) FROM d)", name(c), types.index(*c))
             }

@@ -9,16 +9,19 @@
 //! joins find matches, duplicates and misses.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::{
+    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+};
 use datafusion::arrow::compute::{cast, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::core::{DEFAULT_PARTITION_NAME, escape_path_name};
-use datafusion_partitioned_test_utils::{FileKind, Lake};
+use datafusion_partitioned_test_utils::{FileKind, Lake, sorted_rows};
 use object_store::path::PathPart;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -56,8 +59,19 @@ impl KeyType {
     /// Texts of the values, each with another spelling of the same value for a directory name.
     fn values(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Int => &[("1", "01"), ("2", "2"), ("0", "00"), ("-1", "-01"), ("10", "0010")],
-            Self::BigInt => &[("7", "07"), ("1", "1"), ("9000000000", "09000000000"), ("-7", "-7")],
+            Self::Int => &[
+                ("1", "01"),
+                ("2", "2"),
+                ("0", "00"),
+                ("-1", "-01"),
+                ("10", "0010"),
+            ],
+            Self::BigInt => &[
+                ("7", "07"),
+                ("1", "1"),
+                ("9000000000", "09000000000"),
+                ("-7", "-7"),
+            ],
             Self::Text => &[
                 ("a", "a"),
                 ("a/b", "a/b"),
@@ -79,9 +93,12 @@ impl KeyType {
                 ("2024-03-01", "2024-03-01"),
             ],
             Self::Boolean => &[("true", "TRUE"), ("false", "f")],
-            Self::Decimal => {
-                &[("1.10", "1.1"), ("-0.50", "-.5"), ("2.00", "2"), ("12345678.90", "12345678.9")]
-            }
+            Self::Decimal => &[
+                ("1.10", "1.1"),
+                ("-0.50", "-.5"),
+                ("2.00", "2"),
+                ("12345678.90", "12345678.9"),
+            ],
             Self::Double => &[
                 ("0.0", "0"),
                 ("-0.0", "-0"),
@@ -138,8 +155,7 @@ impl KeyType {
 
     /// Whether values of the two types can be compared without a cast in the query.
     pub(super) fn compares_with(self, other: Self) -> bool {
-        let is_number =
-            |t| matches!(t, Self::Int | Self::BigInt | Self::Decimal | Self::Double);
+        let is_number = |t| matches!(t, Self::Int | Self::BigInt | Self::Decimal | Self::Double);
         self == other || (is_number(self) && is_number(other))
     }
 
@@ -205,9 +221,7 @@ pub(super) fn dataset() -> impl Strategy<Value = Dataset> {
 
 /// Keys of four neighbouring values from `bases` on.
 fn row(bases: [u8; MAX_KEYS]) -> impl Strategy<Value = Row> {
-    let key = |base: u8| {
-        prop_oneof![1 => Just(None), 6 => (0..4_u8).prop_map(move |n| Some(base.wrapping_add(n)))]
-    };
+    let key = |base: u8| prop_oneof![1 => Just(None), 6 => (0..4_u8).prop_map(move |n| Some(base.wrapping_add(n)))];
     (
         prop_oneof![1 => Just(None), 5 => (0..4_i32).prop_map(Some)],
         select(&[Some("k"), Some("l"), Some("a"), Some("1,\"2"), None][..]),
@@ -220,7 +234,12 @@ fn row(bases: [u8; MAX_KEYS]) -> impl Strategy<Value = Row> {
 impl Dataset {
     /// The tables with their rows in memory.
     pub(super) fn tables(&self) -> Result<[RecordBatch; 4]> {
-        Ok([self.batch(0)?, self.batch(1)?, self.batch(2)?, self.batch(3)?])
+        Ok([
+            self.batch(0)?,
+            self.batch(1)?,
+            self.batch(2)?,
+            self.batch(3)?,
+        ])
     }
 
     /// Registers all tables in memory.
@@ -232,7 +251,11 @@ impl Dataset {
     }
 
     /// Registers `f` and `g` as partitioned tables in `lake`, the others in memory.
-    pub(super) async fn register_partitioned(&self, ctx: &SessionContext, lake: &Lake) -> Result<()> {
+    pub(super) async fn register_partitioned(
+        &self,
+        ctx: &SessionContext,
+        lake: &Lake,
+    ) -> Result<()> {
         lake.register(ctx);
         for (table, (name, batch)) in TABLES.iter().zip(self.tables()?).enumerate() {
             let Some(kind) = self.kinds.get(table) else {
@@ -240,13 +263,17 @@ impl Dataset {
                 continue;
             };
             for (key, rows) in self.files(table) {
-                let rows = take_record_batch(&batch.project(&[0, 1, 2])?, &rows.into())?;
+                let rows =
+                    take_record_batch(&batch.project(&[0, 1, 2])?, &UInt32Array::from(rows))?;
                 let extension = kind.extension();
-                lake.put(&format!("{name}/{key}.{extension}"), *kind, &rows).await?;
+                lake.put(&format!("{name}/{key}.{extension}"), *kind, &rows)
+                    .await?;
             }
             let types = self.types.iter().enumerate();
-            let columns: String =
-                types.clone().map(|(i, key_type)| format!(", p{i} {}", key_type.sql())).collect();
+            let columns: String = types
+                .clone()
+                .map(|(i, key_type)| format!(", p{i} {}", key_type.sql()))
+                .collect();
             let names: Vec<_> = types.map(|(i, _)| format!("p{i}")).collect();
             let sql = format!(
                 "CREATE EXTERNAL TABLE {name} (id BIGINT, x INT, s TEXT{columns}) \
@@ -265,19 +292,30 @@ impl Dataset {
         let ids = (0..rows.len()).map(|row| (1000 * table + row) as i64);
         let mut columns: Vec<(String, ArrayRef)> = vec![
             ("id".to_owned(), Arc::new(ids.collect::<Int64Array>())),
-            ("x".to_owned(), Arc::new(rows.iter().map(|row| row.x).collect::<Int32Array>())),
+            (
+                "x".to_owned(),
+                Arc::new(rows.iter().map(|row| row.x).collect::<Int32Array>()),
+            ),
             (
                 "s".to_owned(),
-                cast(&rows.iter().map(|row| row.s).collect::<StringArray>(), &DataType::Utf8View)?,
+                cast(
+                    &rows.iter().map(|row| row.s).collect::<StringArray>(),
+                    &DataType::Utf8View,
+                )?,
             ),
         ];
         for (i, key_type) in self.types.iter().enumerate() {
-            let keys = rows.iter().map(|row| row.keys[i].map(|key| key_type.value(key).0));
+            let keys = rows
+                .iter()
+                .map(|row| row.keys[i].map(|key| key_type.value(key).0));
             let keys = keys.collect::<StringArray>();
             let is_dimension = table >= self.kinds.len();
             let keys = if is_dimension && self.related_types {
                 // By way of the column's type, since not every type can be parsed.
-                cast(&cast(&keys, &key_type.data_type())?, &key_type.related_data_type())?
+                cast(
+                    &cast(&keys, &key_type.data_type())?,
+                    &key_type.related_data_type(),
+                )?
             } else {
                 cast(&keys, &key_type.data_type())?
             };
@@ -316,7 +354,9 @@ fn segment(name: &str, key_type: KeyType, key: Option<u8>, file: u8) -> String {
     if file < 2 {
         format!("{name}={}", escape_path_name(text))
     } else {
-        PathPart::from(format!("{name}={other}")).as_ref().to_owned()
+        PathPart::from(format!("{name}={other}"))
+            .as_ref()
+            .to_owned()
     }
 }
 
@@ -330,4 +370,27 @@ fn register(ctx: &SessionContext, name: &str, rows: &RecordBatch) -> Result<()> 
     let partitions = vec![vec![slice(0), slice(1)], vec![slice(2), slice(3)]];
     let table = MemTable::try_new(rows.schema(), partitions)?;
     ctx.register_table(name, Arc::new(table)).map(drop)
+}
+
+/// The rows of all tables, to reproduce a failure.
+impl fmt::Display for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<_> = self.types.iter().map(|key_type| key_type.sql()).collect();
+        writeln!(
+            f,
+            "keys: {types:?}, f, g: {:?}, related: {}",
+            self.kinds, self.related_types
+        )?;
+        for (table, (name, rows)) in TABLES.iter().zip(&self.rows).enumerate() {
+            writeln!(
+                f,
+                "{name}: {:#?}",
+                sorted_rows(&[self.batch(table).map_err(|_| fmt::Error)?])
+            )?;
+            if table < self.kinds.len() && !rows.is_empty() {
+                writeln!(f, "{:#?}", self.files(table))?;
+            }
+        }
+        Ok(())
+    }
 }

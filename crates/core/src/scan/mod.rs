@@ -369,12 +369,12 @@ impl DataSource for PartitionScan {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        let covered: Vec<bool> = filters.iter().map(|filter| self.covers(filter)).collect();
-        let offered = filters
+        let (covered, offered): (Vec<_>, Vec<_>) = filters
             .iter()
-            .zip(&covered)
-            .filter_map(|(filter, covered)| (!covered).then(|| Arc::clone(filter)))
-            .collect::<Vec<_>>();
+            .cloned()
+            .enumerate()
+            .partition(|(_, filter)| self.covers(filter));
+        let offered = offered.into_iter().map(|(_, filter)| filter).collect();
         let answer = self.template().try_pushdown_filters(offered, config)?;
         let mut scan = match answer.updated_node {
             Some(template) => self.with_template(template),
@@ -388,17 +388,10 @@ impl DataSource for PartitionScan {
                 scan.predicate = scan.predicate.with_filter(&filter);
             }
         }
-        let mut answers = answer.filters.into_iter();
-        let answers = covered
-            .into_iter()
-            .map(|covered| {
-                if covered {
-                    PushedDown::No
-                } else {
-                    answers.next().unwrap_or(PushedDown::No)
-                }
-            })
-            .collect();
+        let mut answers = answer.filters;
+        for (position, _) in covered {
+            answers.insert(position, PushedDown::No);
+        }
         Ok(
             FilterPushdownPropagation::with_parent_pushdown_result(answers)
                 .with_updated_node(Arc::new(scan)),
