@@ -236,8 +236,10 @@ mod tests {
     }
 
     fn session(default_connector: &str) -> SessionContext {
-        let mut options = PartitionedOptions::default();
-        options.default_connector = default_connector.to_owned();
+        let options = PartitionedOptions {
+            default_connector: default_connector.to_owned(),
+            ..Default::default()
+        };
         let context =
             SessionContext::new_with_config(SessionConfig::new().with_option_extension(options));
         let registry = Arc::new(ConnectorRegistry::new());

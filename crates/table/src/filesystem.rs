@@ -75,22 +75,36 @@ impl Connector for FilesystemConnector {
     }
 }
 
-/// A clause that would be ignored is refused.
+/// A clause that would be ignored is refused. Names every part of the statement, so that a new one
+/// is not overlooked.
 fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
+    let CreateExternalTable {
+        schema: _,
+        name,
+        locations: _,
+        file_type: _,
+        table_partition_cols: _,
+        if_not_exists: _,
+        or_replace: _,
+        temporary,
+        definition: _,
+        order_exprs,
+        unbounded,
+        options: _,
+        constraints,
+        column_defaults,
+    } = command;
     let refused = [
-        (command.unbounded, "UNBOUNDED"),
-        (!command.order_exprs.is_empty(), "WITH ORDER"),
-        (
-            !command.constraints.is_empty(),
-            "constraints such as PRIMARY KEY",
-        ),
-        (!command.column_defaults.is_empty(), "DEFAULT"),
+        (*temporary, "TEMPORARY"),
+        (*unbounded, "UNBOUNDED"),
+        (!order_exprs.is_empty(), "WITH ORDER"),
+        (!constraints.is_empty(), "constraints such as PRIMARY KEY"),
+        (!column_defaults.is_empty(), "DEFAULT"),
     ];
     match refused.iter().find(|(given, _)| *given) {
         None => Ok(()),
         Some((_, clause)) => plan_err!(
-            "the connector 'filesystem' does not support {clause} (table '{}'); leave it out",
-            command.name
+            "the connector 'filesystem' does not support {clause} (table '{name}'); leave it out"
         ),
     }
 }
