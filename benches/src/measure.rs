@@ -1,5 +1,6 @@
 //! The measurement of a case: all providers side by side, checked against each other.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -37,19 +38,18 @@ pub struct Measurement {
     pub median: Duration,
     /// The fastest and the slowest run.
     pub range: (Duration, Duration),
-    /// The median number of LIST requests of a run, at any level of the tree.
+    /// The number of LIST requests of a run, at any level of the tree.
     pub list_requests: usize,
 }
 
 /// Measures a case: `runs` rounds, in each of which every provider has its turn, so that a change of
 /// the machine's mood meets all of them. Fails when their answers differ.
 ///
-/// `store` must be the store of the lake.
+/// Requests are counted apart from the timed runs, which use the store of `lake` as it is.
 pub async fn measure(
     case: &Case,
     caches: Caches,
     lake: &Lake,
-    store: &RequestCountingStore,
     runs: usize,
 ) -> Result<Vec<Measurement>> {
     let mut series = Vec::new();
@@ -58,7 +58,7 @@ pub async fn measure(
     }
     for _ in 0..runs {
         for series in &mut series {
-            series.run(case, lake, store).await?;
+            series.run(case, lake).await?;
         }
     }
     for other in &series[1..] {
@@ -72,13 +72,13 @@ struct Series {
     /// The session that all runs share when the caches are warm.
     session: Option<SessionContext>,
     times: Vec<Duration>,
-    list_requests: Vec<usize>,
+    list_requests: usize,
     answer: Vec<RecordBatch>,
 }
 
 impl Series {
-    /// Starts with the first run, which is not measured: it fills the caches of the session or else
-    /// those of the operating system.
+    /// Starts with a run that is not measured: it fills the caches of the session or else those of
+    /// the operating system.
     async fn new(case: &Case, caches: Caches, lake: &Lake, provider: Provider) -> Result<Self> {
         let session = case.session(lake, provider).await?;
         let answer = answer(&session, case).await?;
@@ -86,13 +86,12 @@ impl Series {
             provider,
             session: (caches == Caches::Warm).then_some(session),
             times: Vec::new(),
-            list_requests: Vec::new(),
+            list_requests: count_list_requests(case, caches, lake, provider).await?,
             answer,
         })
     }
 
-    async fn run(&mut self, case: &Case, lake: &Lake, store: &RequestCountingStore) -> Result<()> {
-        store.clear();
+    async fn run(&mut self, case: &Case, lake: &Lake) -> Result<()> {
         let start = Instant::now();
         self.answer = match &self.session {
             Some(session) => answer(session, case).await?,
@@ -102,20 +101,36 @@ impl Series {
             }
         };
         self.times.push(start.elapsed());
-        self.list_requests.push(store.list_count());
         Ok(())
     }
 
     fn summary(&self) -> Measurement {
         let times = sorted(&self.times);
-        let list_requests = sorted(&self.list_requests);
         Measurement {
             provider: self.provider,
             median: times[times.len() / 2],
             range: (times[0], times[times.len() - 1]),
-            list_requests: list_requests[list_requests.len() / 2],
+            list_requests: self.list_requests,
         }
     }
+}
+
+/// The LIST requests of one run, made through a store that counts them.
+async fn count_list_requests(
+    case: &Case,
+    caches: Caches,
+    lake: &Lake,
+    provider: Provider,
+) -> Result<usize> {
+    let store = RequestCountingStore::new(Arc::clone(lake.store()));
+    let lake = lake.clone().with_store(Arc::new(store.clone()));
+    let session = case.session(&lake, provider).await?;
+    if caches == Caches::Warm {
+        answer(&session, case).await?;
+        store.clear();
+    }
+    answer(&session, case).await?;
+    Ok(store.list_count())
 }
 
 async fn answer(session: &SessionContext, case: &Case) -> Result<Vec<RecordBatch>> {
@@ -130,15 +145,12 @@ fn sorted<T: Ord + Clone>(values: &[T]) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::case::Sizes;
 
     #[tokio::test]
     async fn providers_agree_on_every_case() -> Result<()> {
-        let store = RequestCountingStore::new(Arc::clone(Lake::in_memory()?.store()));
-        let lake = Lake::in_memory()?.with_store(Arc::new(store.clone()));
+        let lake = Lake::in_memory()?;
         let sizes = Sizes {
             fanout: 4,
             days: 70,
@@ -148,7 +160,7 @@ mod tests {
         cases.extend(Case::joins(&lake, sizes).await?);
         for case in &cases {
             for caches in [Caches::Cold, Caches::Warm] {
-                let measurements = measure(case, caches, &lake, &store, 1).await?;
+                let measurements = measure(case, caches, &lake, 1).await?;
                 assert_eq!(measurements.len(), Provider::ALL.len());
             }
         }

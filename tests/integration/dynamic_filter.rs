@@ -280,3 +280,54 @@ async fn one_output_partition_of_a_join_alone_does_not_hang() {
             .expect("no hang");
     }
 }
+
+#[tokio::test]
+async fn without_work_sharing_the_keys_reach_every_partition() {
+    let mut config = config();
+    config
+        .options_mut()
+        .execution
+        .enable_file_stream_work_stealing = false;
+    let fixture = star(config).await;
+    let (rows, plan) = fixture.analyze(TUPLES).await;
+    assert_eq!(rows, ["202301", "202407"]);
+    assert_eq!(scan_metric(&plan, "partitions_scanned"), 2);
+    assert_eq!(scan_metric(&plan, "dynamic_filters_late"), 0);
+}
+
+#[tokio::test]
+async fn the_rule_changes_nothing_the_second_time() {
+    use datafusion::physical_optimizer::PhysicalOptimizerRule;
+    use datafusion_partitioned::dynamic_filter::InsertDynamicPartitionFilter;
+    let fixture = star(config()).await;
+    let plan = fixture.plan(TUPLES).await.unwrap();
+    let text = displayable(plan.as_ref()).indent(false).to_string();
+    let options = fixture.ctx.copied_config().options().clone();
+    let again = InsertDynamicPartitionFilter
+        .optimize(plan, &options)
+        .unwrap();
+    assert_eq!(displayable(again.as_ref()).indent(false).to_string(), text);
+}
+
+#[tokio::test]
+async fn keys_that_keep_every_partition_cost_one_flat_listing() {
+    let fixture = star(config()).await;
+    fixture
+        .run("CREATE TABLE months AS SELECT value AS k FROM range(1, 13)")
+        .await
+        .unwrap();
+    let sql = "SELECT count(*) FROM u JOIN months ON month = k";
+    assert_eq!(fixture.rows(sql).await, ["12"]);
+    assert_eq!(fixture.requests.list_count(), 2);
+}
+
+#[tokio::test]
+async fn keys_that_cannot_be_compared_keep_everything() {
+    let fixture = star(partitioned_joins()).await;
+    fixture
+        .run("SET partitioned.dynamic_filter.max_keys = 1")
+        .await
+        .unwrap();
+    let sql = "SELECT t.id FROM t JOIN d ON struct(t.year, t.month) = struct(d.y, d.m)";
+    assert_eq!(fixture.rows(sql).await, ["202301", "202302", "202407"]);
+}

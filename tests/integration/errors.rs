@@ -108,13 +108,31 @@ async fn location_that_does_not_exist() {
         &error,
         &["cannot infer the columns of table 'u'", "nothing"],
     );
-    let sql = "CREATE EXTERNAL TABLE u (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
-               LOCATION 's3://no-such-store/t/' OPTIONS ('connector' 'filesystem')";
-    fixture.run(sql).await.unwrap();
+    let sql = create(&fixture, "'connector' 'filesystem'");
+    let with_location = |location: &str| sql.replace(&fixture.lake.location("t/"), location);
+    let error = fixture.error(&with_location("s3://no-such-store/t/")).await;
     assert_mentions(
-        &fixture.error("SELECT * FROM u").await,
-        &["s3://no-such-store"],
+        &error,
+        &[
+            "no object store is registered for 's3://no-such-store/'",
+            "'u'",
+        ],
     );
+    let error = fixture
+        .error(&with_location("s3://AKID:TOPSECRET@lake/t/"))
+        .await;
+    assert_mentions(&error, &["'u' contains credentials"]);
+    assert!(
+        !error.contains("TOPSECRET") && !error.contains("AKID"),
+        "{error}"
+    );
+
+    let sql = with_location(&dir.path().display().to_string());
+    fixture.run(&sql).await.unwrap();
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    for query in ["SELECT count(*) FROM u", "SELECT id FROM u WHERE p = 1"] {
+        assert_mentions(&fixture.error(query).await, &["cannot list the partitions"]);
+    }
 }
 
 #[tokio::test]
@@ -264,4 +282,40 @@ async fn refused_memory_gives_up_the_filter_and_not_the_query() {
     // Enough for the hash table of one row, and too little for the keys.
     assert_eq!(run(600).await, (vec!["1".to_owned()], 1));
     assert_eq!(run(1_000_000).await, (vec!["1".to_owned()], 0));
+}
+
+#[tokio::test]
+async fn formats_that_are_not_supported() {
+    let fixture = table().await;
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("AS CSV", "AS ARROW");
+    assert_mentions(
+        &fixture.error(&sql).await,
+        &["STORED AS ARROW", "PARQUET", "CSV"],
+    );
+}
+
+#[tokio::test]
+async fn csv_files_with_the_partition_column_in_them() {
+    let fixture = Fixture::new();
+    fixture
+        .lake
+        .put_text("t/p=1/f.csv", "id,p\n1,1\n")
+        .await
+        .unwrap();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS CSV PARTITIONED BY (p) LOCATION '{}' \
+         OPTIONS ('connector' 'filesystem', 'has_header' 'true')",
+        fixture.lake.location("t/")
+    );
+    assert_mentions(&fixture.error(&sql).await, &["'t'", "partition column (p)"]);
+}
+
+#[tokio::test]
+async fn partition_columns_that_no_directory_can_spell() {
+    let fixture = table().await;
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("p INT", "p INT[]");
+    assert_mentions(
+        &fixture.error(&sql).await,
+        &["'p'", "'u'", "List", "no directory name"],
+    );
 }

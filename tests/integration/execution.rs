@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::runtime::JoinSet;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, collect, collect_partitioned,
@@ -157,6 +158,10 @@ async fn cancelled_in_the_middle_and_then_again() {
             drop(streams);
             let again = reset_plan_states(plan).unwrap();
             assert_eq!(run(&fixture, &again).await, expected);
+            // A retry with the very context that was cancelled.
+            let again = reset_plan_states(again).unwrap();
+            let rows = collect(again, context).await.unwrap();
+            assert_eq!(sorted_rows(&rows), expected);
         }
     }
 }
@@ -201,6 +206,38 @@ async fn memory_is_given_back_when_the_query_ends() {
     let plan = fixture.plan(JOIN).await.unwrap();
     assert_eq!(run(&fixture, &plan).await.len(), 6);
     // The join keeps its build side as long as the plan lives; the scan and the collector nothing.
+    let plan = reset_plan_states(plan).unwrap();
+    assert_eq!(pool.reserved(), 0);
+    drop(plan);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn copies_of_a_plan_at_once_with_one_context() {
+    for sql in [SCAN, JOIN] {
+        let fixture = fixture(4).await;
+        let expected = fixture.rows(sql).await;
+        let plan = fixture.plan(sql).await.unwrap();
+        for _ in 0..20 {
+            let context = fixture.ctx.task_ctx();
+            let mut runs = JoinSet::new();
+            for _ in 0..4 {
+                let copy = reset_plan_states(Arc::clone(&plan)).unwrap();
+                runs.spawn(collect(copy, Arc::clone(&context)));
+            }
+            while let Some(rows) = runs.join_next().await {
+                assert_eq!(sorted_rows(&rows.unwrap().unwrap()), expected);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_was_opened_in_part_gives_its_memory_back_when_it_is_reset() {
+    let fixture = fixture(4).await;
+    let pool = Arc::clone(&fixture.ctx.runtime_env().memory_pool);
+    let plan = fixture.plan(JOIN).await.unwrap();
+    let stream = plan.execute(0, fixture.ctx.task_ctx()).unwrap();
+    stream.try_collect::<Vec<_>>().await.unwrap();
     let plan = reset_plan_states(plan).unwrap();
     assert_eq!(pool.reserved(), 0);
     drop(plan);

@@ -254,3 +254,18 @@ async fn static_pruning_can_be_switched_off() {
     assert_eq!(fixture.requests.count(RequestKind::List), 1);
     assert_eq!(fixture.requests.count(RequestKind::Get), 12);
 }
+
+#[tokio::test]
+async fn a_filter_that_keeps_every_directory_ends_in_flat_listings() {
+    assert_snapshot!(requests("year = 2024 AND month IS NOT NULL", 6).await, @r"
+    GET /t/year=2024/month=01/town=Bonn/f.csv
+    GET /t/year=2024/month=01/town=K%C3%B6ln/f.csv
+    GET /t/year=2024/month=02/town=Bonn/f.csv
+    GET /t/year=2024/month=02/town=K%C3%B6ln/f.csv
+    GET /t/year=2024/month=12/town=Bonn/f.csv
+    GET /t/year=2024/month=12/town=K%C3%B6ln/f.csv
+    LIST /t/ (delimiter)
+    LIST /t/year=2024/
+    LIST /t/year=2024/ (delimiter)
+    ");
+}

@@ -308,3 +308,178 @@ async fn statistics_are_inexact_and_large_before_anything_is_known() {
     assert!(*statistics.num_rows.get_value().unwrap() > 1_000_000);
     let _: &dyn ExecutionPlan = plan.as_ref();
 }
+
+#[tokio::test]
+async fn the_plan_names_each_filter_on_partitions_once() {
+    let fixture = two_levels().await;
+    let sql = "SELECT id FROM t WHERE p = 1 AND id > 0 AND (q = 'x' OR id = 2)";
+    let plan = fixture.plan(sql).await.unwrap();
+    let plan = datafusion::physical_plan::displayable(plan.as_ref())
+        .indent(false)
+        .to_string();
+    insta::assert_snapshot!(plan, @r"
+    FilterExec: id@0 > 0 AND (q@1 = x OR id@0 = 2), projection=[id@0]
+      DataSourceExec: partitions=directories(t), partitioned_by=[p, q], partition_filters=[p@0 = 1, q@1 = x OR id@2 = 2], projection=[id, q], file_type=csv, has_header=true
+    ");
+}
+
+#[tokio::test]
+async fn a_partition_column_may_look_hidden() {
+    let fixture = Fixture::new();
+    fixture.put_ids("t/_p=1/.q=2/f.csv", &[1]).await;
+    fixture
+        .put_ids("t/_temporary/0/_p=1/.q=2/f.csv", &[2])
+        .await;
+    fixture.put_ids("t/_p=1/.q=2/_tmp/f.csv", &[3]).await;
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, _p INT, \".q\" INT) STORED AS CSV \
+         PARTITIONED BY (_p, \".q\") LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+        fixture.lake.location("t/")
+    );
+    fixture.run(&sql).await.unwrap();
+    assert_eq!(fixture.rows("SELECT * FROM t").await, ["1 | 1 | 2"]);
+    assert_eq!(
+        fixture
+            .rows("SELECT id FROM t WHERE _p = 1 AND \".q\" > 0")
+            .await,
+        ["1"]
+    );
+}
+
+#[tokio::test]
+async fn a_directory_without_rows_fails_no_filter() {
+    let fixture = Fixture::new();
+    fixture.put_ids("t/p=5/f.csv", &[1]).await;
+    fixture.lake.put_text("t/p=0/_SUCCESS", "").await.unwrap();
+    fixture.create("t", "p INT").await;
+    assert_eq!(
+        fixture.rows("SELECT id FROM t WHERE 10 / p > 1").await,
+        ["1"]
+    );
+    fixture.put_ids("t/p=0/f.csv", &[2]).await;
+    assert!(
+        fixture
+            .error("SELECT id FROM t WHERE 10 / p > 1")
+            .await
+            .contains("ivide by zero")
+    );
+}
+
+#[tokio::test]
+async fn filters_above_a_join_reach_the_column_they_mean() {
+    // DataFusion confuses columns of one name above a projection over a swapped join, see its
+    // `ProjectionExec::gather_filters_for_pushdown`.
+    let fixture = Fixture::new();
+    for p in [1, 7] {
+        fixture.put_ids(&format!("l/p={p}/f.csv"), &[p]).await;
+        fixture.put_ids(&format!("c/p={p}/f.csv"), &[10 * p]).await;
+    }
+    fixture.put_ids("c/p=2/f.csv", &[20]).await;
+    fixture.create("l", "p INT").await;
+    fixture.create("c", "p INT").await;
+    for sql in [
+        "SELECT r.id, l.p FROM l RIGHT JOIN c r ON l.id + 0 = r.p WHERE l.p IS NULL OR l.p = 7",
+        "SELECT r.id, l.p FROM c r LEFT JOIN l ON l.id + 0 = r.p WHERE l.p IS NULL OR l.p = 7",
+        "SELECT r.id, s.p FROM c s RIGHT JOIN c r ON r.p = s.p + 1 WHERE s.p IS NULL OR s.p = 1",
+    ] {
+        let pruned = fixture.rows(sql).await;
+        for option in [
+            "partitioned.static_pruning",
+            "datafusion.optimizer.enable_dynamic_filter_pushdown",
+        ] {
+            fixture.run(&format!("SET {option} = false")).await.unwrap();
+        }
+        assert_eq!(pruned, fixture.rows(sql).await, "{sql}");
+        assert!(!pruned.is_empty());
+        fixture
+            .run("SET partitioned.static_pruning = true")
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn json_files_are_read_and_a_column_of_theirs_does_not_count() {
+    let fixture = Fixture::new();
+    fixture
+        .lake
+        .put_text("t/p=1/f.json", "{\"id\": 5, \"p\": 99}\n")
+        .await
+        .unwrap();
+    fixture
+        .lake
+        .put_text("t/p=2/f.json", "{\"id\": 6, \"p\": 99}\n")
+        .await
+        .unwrap();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS JSON PARTITIONED BY (p) \
+         LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+        fixture.lake.location("t/")
+    );
+    fixture.run(&sql).await.unwrap();
+    assert_eq!(
+        fixture.rows("SELECT id, p FROM t").await,
+        ["5 | 1", "6 | 2"]
+    );
+    assert_eq!(fixture.rows("SELECT id FROM t WHERE p = 2").await, ["6"]);
+}
+
+#[tokio::test]
+async fn batches_have_the_schema_of_the_plan() {
+    let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(4));
+    for p in ["1", "5", "__HIVE_DEFAULT_PARTITION__", "9"] {
+        fixture.put_ids(&format!("t/p={p}/f.csv"), &[1, 2]).await;
+    }
+    fixture.create("t", "p INT").await;
+    for _ in 0..10 {
+        for batch in fixture.run("SELECT p, id FROM t").await.unwrap() {
+            assert!(batch.schema().field(0).is_nullable());
+        }
+        assert_eq!(
+            fixture
+                .rows("SELECT p, id FROM t ORDER BY id, p LIMIT 6")
+                .await
+                .len(),
+            6
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_filter_behind_a_guard_is_not_evaluated_for_what_the_guard_excludes() {
+    let fixture = Fixture::new();
+    fixture.put_ids("t/p=0/q=b/f.csv", &[1]).await;
+    fixture.put_ids("t/p=5/q=a/f.csv", &[2]).await;
+    fixture.create("t", "p INT, q TEXT").await;
+    for filter in [
+        "q = 'a' AND 10 / p > 1",
+        "CASE WHEN q = 'a' THEN 10 / p > 1 ELSE false END",
+        "(q = 'a' AND 10 / p > 1) OR q = 'c'",
+    ] {
+        let sql = format!("SELECT id FROM t WHERE {filter}");
+        assert_eq!(fixture.rows(&sql).await, ["2"], "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn a_stray_directory_counts_only_when_it_holds_data() {
+    let fixture = two_levels().await;
+    fixture.put_ids("t/docs/readme.csv", &[900]).await;
+    fixture.put_ids("t/p=oops/readme.csv", &[901]).await;
+    fixture.put_ids("t/tmp/x/_hidden", &[902]).await;
+    fixture
+        .lake
+        .put_text("t/p=1/lost+found/marker", "")
+        .await
+        .unwrap();
+    assert_eq!(fixture.rows("SELECT count(*) FROM t").await, ["5"]);
+    assert_eq!(fixture.rows("SELECT id FROM t WHERE p = 2").await, ["5"]);
+    assert_eq!(
+        fixture.rows("SELECT id FROM t WHERE q = 'x'").await,
+        ["4", "5"]
+    );
+    fixture.put_ids("t/p=oops/q=x/f.csv", &[903]).await;
+    for sql in ["SELECT count(*) FROM t", "SELECT id FROM t WHERE p = 2"] {
+        assert!(fixture.error(sql).await.contains("'oops'"), "{sql}");
+    }
+}

@@ -1,6 +1,6 @@
 //! How close pruning comes to a table that never had the other partitions.
 //!
-//! `cargo run --release -p datafusion-partitioned-benches --bin pruning` measures a query that needs
+//! `cargo run --release --bin pruning` measures a query that needs
 //! one of 10,000 partitions and a join that needs 31 of 1,825, each read by this project, by
 //! DataFusion's `ListingTable`, and by the oracle: `ListingTable` over exactly the needed
 //! partitions. The lakes are Parquet files in a temporary directory.
@@ -14,12 +14,11 @@
 
 use std::fmt::Display;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use datafusion::common::{exec_datafusion_err, exec_err};
 use datafusion::error::Result;
 use datafusion_partitioned_benches::{Caches, Case, Sizes, markdown_table, measure};
-use datafusion_partitioned_test_utils::{Lake, RequestCountingStore};
+use datafusion_partitioned_test_utils::Lake;
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -31,12 +30,10 @@ async fn main() -> Result<()> {
     let mut cases = vec![Case::point(&lake, sizes).await?];
     cases.extend(Case::joins(&lake, sizes).await?);
 
-    let store = RequestCountingStore::new(Arc::clone(lake.store()));
-    let lake = lake.with_store(Arc::new(store.clone()));
     let mut measured = Vec::new();
     for case in &cases {
         for caches in [Caches::Cold, Caches::Warm] {
-            let measurements = measure(case, caches, &lake, &store, runs).await?;
+            let measurements = measure(case, caches, &lake, runs).await?;
             measured.push((case.name.clone(), caches, measurements));
         }
     }

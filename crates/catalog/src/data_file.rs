@@ -13,33 +13,26 @@ pub async fn list_data_files(store: &dyn ObjectStore, directory: &Path) -> Resul
     store
         .list(Some(directory))
         .map_err(|error| listing_error(directory, error))
-        .try_filter(|object| {
-            std::future::ready(directories_of_data_file(directory, 0, object).is_some())
-        })
+        .try_filter(|object| std::future::ready(is_data_file(directory, object, |_, _| false)))
         .try_collect()
         .await
 }
 
-/// The names of the first `levels` directories between `directory` and `object`, if the object is
-/// a data file: it has bytes, lies below that many directories, and no name on its way is hidden.
-pub(crate) fn directories_of_data_file(
+/// Whether `object` is a data file below `directory`: it has bytes and no name on its way is
+/// hidden. `is_partition(level, name)` says which directories are none of that, whatever their
+/// name starts with; level 0 is the first below `directory`.
+pub(crate) fn is_data_file(
     directory: &Path,
-    levels: usize,
     object: &ObjectMeta,
-) -> Option<Vec<String>> {
-    if object.size == 0 {
-        return None;
-    }
-    let mut names: Vec<String> = object
-        .location
-        .prefix_match(directory)?
-        .map(|name| name.as_ref().to_owned())
-        .collect();
-    if names.len() <= levels || names.iter().any(|name| is_hidden(name)) {
-        return None;
-    }
-    names.truncate(levels);
-    Some(names)
+    is_partition: impl Fn(usize, &str) -> bool,
+) -> bool {
+    let Some(names) = object.location.prefix_match(directory) else {
+        return false;
+    };
+    object.size > 0
+        && names
+            .enumerate()
+            .all(|(level, name)| !is_hidden(name.as_ref()) || is_partition(level, name.as_ref()))
 }
 
 /// Job markers, staging trees, checksums: names that Hive, Spark and Flink skip.
@@ -56,7 +49,7 @@ pub(crate) fn listing_error(directory: &Path, error: object_store::Error) -> Dat
 mod tests {
     use super::*;
 
-    fn directories(location: &str, size: u64) -> Option<Vec<String>> {
+    fn is_data(location: &str, size: u64) -> bool {
         let object = ObjectMeta {
             location: Path::parse(location).unwrap(),
             last_modified: Default::default(),
@@ -64,20 +57,21 @@ mod tests {
             e_tag: None,
             version: None,
         };
-        directories_of_data_file(&Path::from("t"), 1, &object)
+        is_data_file(&Path::from("t"), &object, |level, name| {
+            level == 0 && name.starts_with("_p=")
+        })
     }
 
     #[test]
-    fn markers_hidden_names_and_files_above_the_level_are_no_data() {
-        assert_eq!(
-            directories("t/p=1/f.parquet", 1),
-            Some(vec!["p=1".to_owned()])
-        );
-        assert_eq!(directories("t/p=1/SUB/f", 1), Some(vec!["p=1".to_owned()]));
-        assert_eq!(directories("t/p=1/f.parquet", 0), None);
-        assert_eq!(directories("t/f.parquet", 1), None);
-        assert_eq!(directories("t/p=1/_metadata", 1), None);
-        assert_eq!(directories("t/p=1/.f.crc", 1), None);
-        assert_eq!(directories("t/_temporary/0/p=1/f.parquet", 1), None);
+    fn markers_and_hidden_names_are_no_data() {
+        assert!(is_data("t/p=1/f.parquet", 1));
+        assert!(is_data("t/p=1/SUB/f", 1));
+        assert!(is_data("t/_p=1/f", 1));
+        assert!(!is_data("t/p=1/f.parquet", 0));
+        assert!(!is_data("t/p=1/_metadata", 1));
+        assert!(!is_data("t/p=1/.f.crc", 1));
+        assert!(!is_data("t/_temporary/0/p=1/f.parquet", 1));
+        assert!(!is_data("t/p=1/_p=1/f", 1));
+        assert!(!is_data("t2/p=1/f", 1));
     }
 }

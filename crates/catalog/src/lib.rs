@@ -3,6 +3,7 @@
 
 mod data_file;
 mod directory;
+mod local;
 mod observed;
 mod walk;
 

@@ -9,11 +9,14 @@
 //! ```
 //!
 //! A level is asked about as one batch. Directories that are dropped cost nothing more, so a walk
-//! makes at most one request for the root and one for each directory that survives.
+//! makes at most one request for the root and one for each directory that survives. On the last
+//! level, a directory all of whose directories are wanted is listed flat itself.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
+};
 use datafusion::arrow::compute::{filter_record_batch, take_arrays};
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::ListingTableUrl;
@@ -25,7 +28,8 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::data_file::{directories_of_data_file, is_hidden, listing_error};
+use crate::data_file::{is_data_file, is_hidden, listing_error};
+use crate::local::{check_local_directory, is_local, list_local_directories};
 use crate::observed::Observed;
 
 /// A flat listing is handed on after this many objects.
@@ -53,10 +57,18 @@ impl Walk {
         let walk = Arc::new(self);
         stream::once(async move {
             let store = walk.context.runtime.object_store(&walk.root)?;
-            let level = Arc::new(walk.descend(&store).await?);
-            let directories = 0..level.directories.len();
+            if is_local(store.as_ref()) {
+                check_local_directory(walk.root.prefix())
+                    .map_err(|error| listing_error(walk.root.prefix(), error))?;
+            }
+            let levels = walk.descend(&store).await?;
+            let directories = levels.into_iter().flat_map(|level| {
+                let level = Arc::new(level);
+                (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
+            });
+            let directories: Vec<_> = directories.collect();
             let batches = stream::iter(directories)
-                .map(move |row| walk.list_below(&store, &level, row))
+                .map(move |(level, row)| walk.list_below(&store, &level, row))
                 .flatten_unordered(concurrency);
             Ok::<_, DataFusionError>(batches)
         })
@@ -64,78 +76,146 @@ impl Walk {
         .boxed()
     }
 
-    /// Goes down level by level as long as the predicate restricts a deeper one.
-    async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Level> {
+    /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
+    /// directories to be listed flat, by their level.
+    async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Vec<Level>> {
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let root = RecordBatch::try_new_with_options(self.spec.prefix(0), vec![], &options)?;
-        let mut level = self.prune(Level {
+        let root = Level {
             values: root,
             directories: vec![self.root.prefix().clone()],
-        })?;
+        };
+        let wanted = self.wanted(&root);
+        let mut level = root.filter(&wanted)?;
         for column in 0..self.spec.len() {
             if level.directories.is_empty() || !self.wanted.constrains_from(column) {
                 break;
             }
-            level = self.prune(self.list_level(store, &level, column).await?)?;
+            let (children, parents) = self.list_level(store, &level, column).await?;
+            let wanted = self.wanted(&children);
+            if !self.wanted.constrains_from(column + 1) {
+                let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
+                return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
+            }
+            level = children.filter(&wanted)?;
         }
-        Ok(level)
+        Ok(vec![level])
     }
 
-    /// Drops the directories that cannot hold a wanted partition.
-    fn prune(&self, level: Level) -> Result<Level> {
-        let pruned = self.wanted.evaluate(&level.values)?;
+    /// Which directories may hold a wanted partition. All, when the predicate cannot be evaluated:
+    /// a directory may hold no rows at all, so the scan reports the error once there are some.
+    fn wanted(&self, level: &Level) -> BooleanArray {
+        let Ok(pruned) = self.wanted.evaluate(&level.values) else {
+            return BooleanArray::from(vec![true; level.directories.len()]);
+        };
         let metrics = &self.context.metrics;
         metrics.record_pruned(&pruned);
-        metrics
-            .directories_pruned
-            .add(pruned.by_static + pruned.by_dynamic);
-        let directories = level
-            .directories
-            .into_iter()
-            .zip(pruned.keep.values())
-            .filter_map(|(directory, keep)| keep.then_some(directory))
-            .collect();
-        Ok(Level {
-            values: filter_record_batch(&level.values, &pruned.keep)?,
-            directories,
-        })
+        let dropped = pruned.by_static + pruned.by_dynamic;
+        metrics.directories_pruned.add(dropped);
+        pruned.keep
     }
 
-    /// Lists all directories of `level`; their own directories hold the values of `column`.
+    /// Lists all directories of `level`, whose own directories hold the values of `column`. Returns
+    /// these and for each of them the row of its parent.
     async fn list_level(
         &self,
         store: &Arc<dyn ObjectStore>,
         level: &Level,
         column: usize,
-    ) -> Result<Level> {
+    ) -> Result<(Level, UInt32Array)> {
         let listings: Vec<Vec<Path>> = stream::iter(level.directories.iter().cloned())
-            .map(|directory| self.list_directories(Arc::clone(store), directory))
+            .map(|directory| self.list_directories(Arc::clone(store), directory, column))
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
-        let _timer = self.context.metrics.listing_time.timer();
-        let parents: UInt32Array = listings
-            .iter()
+        let found = listings
+            .into_iter()
             .enumerate()
-            .flat_map(|(parent, found)| std::iter::repeat_n(parent as u32, found.len()))
-            .collect();
-        let directories: Vec<Path> = listings.into_iter().flatten().collect();
+            .flat_map(|(parent, found)| found.into_iter().map(move |path| (parent as u32, path)));
+        let (mut parents, mut directories): (Vec<u32>, Vec<Path>) = found.unzip();
         self.observed
             .record_directories(column, directories.len(), level.directories.len());
 
-        let names: Vec<&str> = directories
-            .iter()
-            .map(|d| d.filename().unwrap_or(""))
-            .collect();
-        let parsed = self.layout.parse_level(&self.spec, column, &names, |row| {
-            directories[row].to_string()
-        })?;
+        let parsed = match self.parse(column, &directories) {
+            Ok(parsed) => parsed,
+            Err(_) => {
+                (parents, directories) = self
+                    .without_strays(store, parents, directories, column)
+                    .await?;
+                self.parse(column, &directories)?
+            }
+        };
+        let parents = UInt32Array::from(parents);
         let mut columns = take_arrays(level.values.columns(), &parents, None)?;
         columns.push(parsed);
-        Ok(Level {
+        let children = Level {
             values: self.batch(columns, directories.len())?,
             directories,
+        };
+        Ok((children, parents))
+    }
+
+    /// The values of partition column `column`, which the last names of `directories` spell.
+    fn parse(&self, column: usize, directories: &[Path]) -> Result<ArrayRef> {
+        let _timer = self.context.metrics.listing_time.timer();
+        let names: Vec<&str> = directories
+            .iter()
+            .map(|directory| name_from_end(directory, 0))
+            .collect();
+        self.layout.parse_level(&self.spec, column, &names, |row| {
+            directories[row].to_string()
         })
+    }
+
+    /// Leaves out directories that are no partitions and hold no data files, which a flat listing
+    /// would not notice either. One with data is an error.
+    async fn without_strays(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        parents: Vec<u32>,
+        directories: Vec<Path>,
+        column: usize,
+    ) -> Result<(Vec<u32>, Vec<Path>)> {
+        let mut kept = (vec![], vec![]);
+        for (parent, directory) in parents.into_iter().zip(directories) {
+            if let Err(error) = self.parse(column, std::slice::from_ref(&directory)) {
+                if self.has_data(store, &directory, column + 1).await? {
+                    return Err(error);
+                }
+                continue;
+            }
+            kept.0.push(parent);
+            kept.1.push(directory);
+        }
+        Ok(kept)
+    }
+
+    /// Whether there is a data file below `directory`, whose path spells the first `known` columns.
+    async fn has_data(
+        &self,
+        store: &Arc<dyn ObjectStore>,
+        directory: &Path,
+        known: usize,
+    ) -> Result<bool> {
+        self.context.metrics.list_requests.add(1);
+        let mut objects = store.list(Some(directory));
+        while let Some(object) = objects.next().await {
+            let object = object.map_err(|error| listing_error(directory, error))?;
+            if self.is_data(directory, known, &object) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether `object` is a data file of a partition below `directory`, whose path spells the
+    /// first `known` columns.
+    fn is_data(&self, directory: &Path, known: usize, object: &ObjectMeta) -> bool {
+        let missing = self.spec.len() - known;
+        let depth = directory.parts().count() + missing;
+        let is_partition =
+            |level, name: &str| level < missing && self.is_partition(known + level, name);
+        object.location.parts().count() > depth && is_data_file(directory, object, is_partition)
     }
 
     /// The directories in `directory` that are not hidden.
@@ -143,16 +223,28 @@ impl Walk {
         &self,
         store: Arc<dyn ObjectStore>,
         directory: Path,
+        column: usize,
     ) -> Result<Vec<Path>> {
         self.context.metrics.list_requests.add(1);
-        let listing = store
-            .list_with_delimiter(Some(&directory))
-            .await
-            .map_err(|error| listing_error(&directory, error))?;
-        let directories = listing.common_prefixes.into_iter();
-        Ok(directories
-            .filter(|d| d.filename().is_some_and(|name| !is_hidden(name)))
-            .collect())
+        let listing = if is_local(store.as_ref()) {
+            list_local_directories(directory.clone()).await
+        } else {
+            let listing = store.list_with_delimiter(Some(&directory)).await;
+            listing.map(|listing| listing.common_prefixes)
+        };
+        let directories = listing.map_err(|error| listing_error(&directory, error))?;
+        let is_visible = |directory: &Path| {
+            directory
+                .filename()
+                .is_some_and(|name| !is_hidden(name) || self.is_partition(column, name))
+        };
+        Ok(directories.into_iter().filter(is_visible).collect())
+    }
+
+    /// Whether `name` is `column=value` for the partition column with index `column`.
+    fn is_partition(&self, column: usize, name: &str) -> bool {
+        let field = self.spec.fields().get(column);
+        field.is_some_and(|field| self.layout.is_partition_of(field.name(), name))
     }
 
     /// All partitions below directory `row` of `level`, from one flat listing.
@@ -193,28 +285,21 @@ impl Walk {
         let known = level.values.num_columns();
         let missing = self.spec.len() - known;
 
-        // The names of the missing levels, one after the other, for each partition.
-        let mut names: Vec<Vec<String>> = vec![vec![]; missing];
+        // The partition that each source is in ends after this many names of its path.
+        let depth = directory.parts().count() + missing;
         let mut sources: Vec<PartitionSource> = vec![];
         let mut bytes = 0;
         for object in objects {
-            let Some(segments) = directories_of_data_file(directory, missing, &object) else {
+            if !self.is_data(directory, known, &object) {
                 continue;
-            };
+            }
             bytes += object.size as usize;
-            let location = segments.iter().fold(directory.clone(), |path, name| {
-                Path::from_iter(path.parts().chain(std::iter::once(name.as_str().into())))
-            });
+            let location = Path::from_iter(object.location.parts().take(depth));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
                     last.objects.get_or_insert_default().push(object);
                 }
-                _ => {
-                    for (names, segment) in names.iter_mut().zip(segments) {
-                        names.push(segment);
-                    }
-                    sources.push(PartitionSource::new(location).with_objects(vec![object]));
-                }
+                _ => sources.push(PartitionSource::new(location).with_objects(vec![object])),
             }
         }
         if !sources.is_empty() {
@@ -223,13 +308,17 @@ impl Walk {
 
         let rows = UInt32Array::from_value(row as u32, sources.len());
         let mut columns = take_arrays(level.values.columns(), &rows, None)?;
-        for (offset, names) in names.iter().enumerate() {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            let path_of = |row: usize| sources[row].location.to_string();
-            columns.push(
-                self.layout
-                    .parse_level(&self.spec, known + offset, &names, path_of)?,
-            );
+        let path_of = |row: usize| sources[row].location.to_string();
+        for column in known..self.spec.len() {
+            // Each location ends with the names of the missing levels.
+            let names: Vec<&str> = sources
+                .iter()
+                .map(|source| name_from_end(&source.location, self.spec.len() - 1 - column))
+                .collect();
+            let parsed = self
+                .layout
+                .parse_level(&self.spec, column, &names, path_of)?;
+            columns.push(parsed);
         }
         PartitionBatch::try_new(self.batch(columns, sources.len())?, sources)
     }
@@ -242,4 +331,52 @@ impl Walk {
             schema, columns, &options,
         )?)
     }
+}
+
+impl Level {
+    fn filter(self, keep: &BooleanArray) -> Result<Self> {
+        let directories = self
+            .directories
+            .into_iter()
+            .zip(keep.values())
+            .filter_map(|(directory, keep)| keep.then_some(directory))
+            .collect();
+        Ok(Self {
+            values: filter_record_batch(&self.values, keep)?,
+            directories,
+        })
+    }
+}
+
+/// Splits the wanted directories of a level, below which nothing is restricted any more, into
+/// parents to be listed as a whole, because all of their directories are wanted, and single
+/// directories. The first mask is over the parents, the second over the directories.
+fn whole_parents(
+    wanted: &BooleanArray,
+    parents: &UInt32Array,
+    parent_count: usize,
+) -> (BooleanArray, BooleanArray) {
+    let mut children = vec![0_usize; parent_count];
+    let mut wanted_children = vec![0_usize; parent_count];
+    for (parent, wanted) in parents.values().iter().zip(wanted.values()) {
+        children[*parent as usize] += 1;
+        wanted_children[*parent as usize] += usize::from(wanted);
+    }
+    let whole: Vec<bool> = children
+        .iter()
+        .zip(&wanted_children)
+        .map(|(children, wanted)| *children > 1 && children == wanted)
+        .collect();
+    let rest: Vec<bool> = parents
+        .values()
+        .iter()
+        .zip(wanted.values())
+        .map(|(parent, wanted)| wanted && !whole[*parent as usize])
+        .collect();
+    (BooleanArray::from(whole), BooleanArray::from(rest))
+}
+
+/// The name that is `position` places before the last one of `path`.
+fn name_from_end(path: &Path, position: usize) -> &str {
+    path.as_ref().rsplit('/').nth(position).unwrap_or("")
 }

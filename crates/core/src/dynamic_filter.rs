@@ -11,31 +11,22 @@ use crate::key_set::KeySet;
 /// `DynamicFilteringData`).
 ///
 /// The plan holds one for each pair of a join and a partitioned scan on its probe side. It has no
-/// state of its own: each execution of the plan meets in a [`KeySlot`] of its own.
+/// keys of its own: each execution of the plan has a [`KeySlot`].
 ///
 /// ```text
-///   build side                                     probe side
-///   PartitionKeyCollectorExec --publish--> KeySlot <--keys-- PartitionScan
+///   build side                                        probe side
+///   PartitionKeyCollectorExec --offer--> KeySlot <--take-- PartitionScan
+///                             --publish-->       <--keys--
 /// ```
+///
+/// A scan takes the slot that was offered with its own [`TaskContext`]. When there are several,
+/// because a context is used for more than one execution at once, it cannot know which is its own
+/// and takes none, so that it reads everything.
 #[derive(Debug)]
 pub struct DynamicPartitionFilter {
     keys: Vec<Arc<dyn PhysicalExpr>>,
-    slots: Mutex<Vec<Entry>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    context: Weak<TaskContext>,
-    ordinal: usize,
-    slot: Arc<KeySlot>,
-    ends: [bool; 2],
-}
-
-/// The two ends of the wire.
-#[derive(Debug, Clone, Copy)]
-enum End {
-    Producer = 0,
-    Consumer = 1,
+    /// The slots of executions that have not ended, each with its context.
+    offered: Mutex<Vec<(Weak<TaskContext>, Arc<KeySlot>)>>,
 }
 
 impl DynamicPartitionFilter {
@@ -44,7 +35,7 @@ impl DynamicPartitionFilter {
     pub fn new(keys: Vec<Arc<dyn PhysicalExpr>>) -> Self {
         Self {
             keys,
-            slots: Mutex::default(),
+            offered: Mutex::default(),
         }
     }
 
@@ -53,43 +44,33 @@ impl DynamicPartitionFilter {
         &self.keys
     }
 
-    /// The slot into which the producer publishes in its `ordinal`-th execution with `context`,
-    /// see [`Executions`](crate::Executions).
-    pub fn producer_slot(&self, context: &Arc<TaskContext>, ordinal: usize) -> Arc<KeySlot> {
-        self.slot(context, ordinal, End::Producer)
+    /// A slot in which the caller will publish the keys of an execution with `context`.
+    pub fn offer(&self, context: &Arc<TaskContext>) -> Arc<KeySlot> {
+        let slot = Arc::<KeySlot>::default();
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.retain(|(context, _)| context.strong_count() > 0);
+        offered.push((Arc::downgrade(context), Arc::clone(&slot)));
+        slot
     }
 
-    /// The slot that the scan reads in its `ordinal`-th execution with `context`.
-    pub fn consumer_slot(&self, context: &Arc<TaskContext>, ordinal: usize) -> Arc<KeySlot> {
-        self.slot(context, ordinal, End::Consumer)
-    }
-
-    /// Whichever end comes first makes the slot; when both have it, it lives as long as they do.
-    fn slot(&self, context: &Arc<TaskContext>, ordinal: usize, end: End) -> Arc<KeySlot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|entry| entry.context.strong_count() > 0);
-        // An end that comes twice belongs to something else, and must not see the old keys.
-        let position = slots.iter().position(|entry| {
-            entry.context.as_ptr() == Arc::as_ptr(context)
-                && entry.ordinal == ordinal
-                && !entry.ends[end as usize]
-        });
-        let position = position.unwrap_or_else(|| {
-            slots.push(Entry {
-                context: Arc::downgrade(context),
-                ordinal,
-                slot: Arc::default(),
-                ends: [false; 2],
-            });
-            slots.len() - 1
-        });
-        let entry = &mut slots[position];
-        entry.ends[end as usize] = true;
-        if entry.ends == [true; 2] {
-            slots.swap_remove(position).slot
-        } else {
-            Arc::clone(&entry.slot)
+    /// The slot that was offered for this execution. Without one, or with several, a slot that
+    /// stays empty.
+    pub fn take(&self, context: &Arc<TaskContext>) -> Arc<KeySlot> {
+        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = offered
+            .iter()
+            .filter(|(other, _)| other.as_ptr() == Arc::as_ptr(context))
+            .map(|(_, slot)| slot);
+        match (slots.next(), slots.next()) {
+            (Some(slot), None) => Arc::clone(slot),
+            _ => Arc::default(),
         }
+    }
+
+    /// Forgets `slot`: the execution that has taken it is over.
+    pub fn release(&self, slot: &Arc<KeySlot>) {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.retain(|(_, other)| !Arc::ptr_eq(other, slot));
     }
 }
 
@@ -120,20 +101,33 @@ mod tests {
     #[test]
     fn both_ends_of_an_execution_meet_and_other_executions_do_not() {
         let filter = DynamicPartitionFilter::new(vec![]);
-        let context = Arc::new(TaskContext::default());
-        let consumer = filter.consumer_slot(&context, 0);
-        let producer = filter.producer_slot(&context, 0);
-        assert!(Arc::ptr_eq(&consumer, &producer));
-        assert!(filter.slots.lock().unwrap().is_empty());
-
-        producer.publish(Arc::new(KeySet::Unknown));
-        assert!(consumer.keys().is_some());
-        assert!(filter.consumer_slot(&context, 1).keys().is_none());
-        assert!(
-            filter
-                .consumer_slot(&Arc::new(TaskContext::default()), 0)
-                .keys()
-                .is_none()
+        let (one, other) = (
+            Arc::new(TaskContext::default()),
+            Arc::new(TaskContext::default()),
         );
+        assert!(filter.take(&one).keys().is_none());
+        let slot = filter.offer(&one);
+        let taken = filter.take(&one);
+        assert!(Arc::ptr_eq(&slot, &taken));
+        slot.publish(Arc::new(KeySet::Unknown));
+        assert!(taken.keys().is_some());
+        assert!(filter.take(&other).keys().is_none());
+    }
+
+    #[test]
+    fn of_several_slots_none_is_taken_until_only_one_is_left() {
+        let filter = DynamicPartitionFilter::new(vec![]);
+        let context = Arc::new(TaskContext::default());
+        let first = filter.offer(&context);
+        let second = filter.offer(&context);
+        for slot in [&first, &second] {
+            slot.publish(Arc::new(KeySet::Unknown));
+        }
+        assert!(filter.take(&context).keys().is_none());
+        filter.release(&first);
+        assert!(Arc::ptr_eq(&filter.take(&context), &second));
+        drop(context);
+        filter.offer(&Arc::new(TaskContext::default()));
+        assert_eq!(filter.offered.lock().unwrap().len(), 1);
     }
 }

@@ -8,17 +8,16 @@ use datafusion::execution::TaskContext;
 /// State that belongs to one execution of a plan node and is shared by its output partitions.
 ///
 /// DataFusion names no execution: a node only sees `execute(partition, context)`. Two executions
-/// are told apart by their [`TaskContext`] and, within one context, by the rule that an execution
-/// opens each partition once. So the n-th execution of one node of a plan and the n-th execution
-/// of another belong together, whichever is opened first.
+/// of one node are told apart by their [`TaskContext`] and, within one context, by the rule that an
+/// execution opens each partition once. What that cannot tell apart is one plan that is executed
+/// twice at once with one context and without `reset_plan_states`, which DataFusion's own operators
+/// do not support either.
 pub struct Executions<T> {
     entries: Mutex<Vec<Entry<T>>>,
 }
 
 struct Entry<T> {
     context: Weak<TaskContext>,
-    /// The number of executions with this context before the current one.
-    ordinal: usize,
     claimed: Vec<bool>,
     /// Let go once every partition has its own reference, so that the state ends with them.
     state: Option<Arc<T>>,
@@ -34,34 +33,28 @@ impl<T> Default for Executions<T> {
 
 impl<T> Executions<T> {
     /// The state of the execution to which this call for `partition` (of `partitions`) belongs.
-    /// The first call of an execution makes the state with `new`, which is given the number of
-    /// executions with this context before it.
+    /// The first call of an execution makes the state with `new`.
     pub fn claim(
         &self,
         context: &Arc<TaskContext>,
         partition: usize,
         partitions: usize,
-        new: impl FnOnce(usize) -> T,
+        new: impl FnOnce() -> T,
     ) -> Arc<T> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.context.strong_count() > 0);
         let position = entries
             .iter()
             .position(|entry| entry.context.as_ptr() == Arc::as_ptr(context));
-        let ordinal = match position {
-            Some(position) => {
-                let entry = &mut entries[position];
-                if let Some(state) = entry.claim(partition) {
-                    return state;
-                }
-                entries.swap_remove(position).ordinal + 1
+        if let Some(position) = position {
+            if let Some(state) = entries[position].claim(partition) {
+                return state;
             }
-            None => 0,
-        };
-        let state = Arc::new(new(ordinal));
+            entries.swap_remove(position);
+        }
+        let state = Arc::new(new());
         let mut entry = Entry {
             context: Arc::downgrade(context),
-            ordinal,
             claimed: vec![false; partitions],
             state: Some(Arc::clone(&state)),
         };
@@ -100,8 +93,8 @@ mod tests {
     fn partitions_of_one_execution_share_their_state() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
-        let first = executions.claim(&context, 0, 2, |n| n);
-        let second = executions.claim(&context, 1, 2, |n| n);
+        let first = executions.claim(&context, 0, 2, || ());
+        let second = executions.claim(&context, 1, 2, || ());
         assert!(Arc::ptr_eq(&first, &second));
         // Nothing else holds it: the state ends with its partitions.
         assert_eq!(Arc::strong_count(&first), 2);
@@ -111,10 +104,12 @@ mod tests {
     fn opening_a_partition_again_is_another_execution() {
         let executions = Executions::default();
         let context = Arc::new(TaskContext::default());
-        assert_eq!(*executions.claim(&context, 0, 2, |n| n), 0);
-        assert_eq!(*executions.claim(&context, 0, 2, |n| n), 1);
-        assert_eq!(*executions.claim(&context, 1, 2, |n| n), 1);
-        assert_eq!(*executions.claim(&context, 1, 2, |n| n), 2);
+        let claim = |partition| executions.claim(&context, partition, 2, || ());
+        let first = claim(0);
+        let second = claim(0);
+        assert!(!Arc::ptr_eq(&first, &second));
+        assert!(Arc::ptr_eq(&second, &claim(1)));
+        assert!(!Arc::ptr_eq(&second, &claim(1)));
     }
 
     #[test]
@@ -124,14 +119,11 @@ mod tests {
             Arc::new(TaskContext::default()),
             Arc::new(TaskContext::default()),
         );
-        let state = executions.claim(&one, 0, 2, |_| ());
-        assert!(!Arc::ptr_eq(
-            &state,
-            &executions.claim(&other, 1, 2, |_| ())
-        ));
-        assert!(Arc::ptr_eq(&state, &executions.claim(&one, 1, 2, |_| ())));
+        let state = executions.claim(&one, 0, 2, || ());
+        assert!(!Arc::ptr_eq(&state, &executions.claim(&other, 1, 2, || ())));
+        assert!(Arc::ptr_eq(&state, &executions.claim(&one, 1, 2, || ())));
         drop((one, other));
-        executions.claim(&Arc::new(TaskContext::default()), 0, 1, |_| ());
+        executions.claim(&Arc::new(TaskContext::default()), 0, 1, || ());
         assert_eq!(executions.entries.lock().unwrap().len(), 1);
     }
 }

@@ -122,6 +122,11 @@ impl HiveLayout {
         parse_values(field, &texts, path_of)
     }
 
+    /// Whether `segment` is `column=value` for this column.
+    pub fn is_partition_of(&self, column: &str, segment: &str) -> bool {
+        self.parse_segment(column, segment).is_some()
+    }
+
     /// The decoded value text of `segment`: `Some(None)` for NULL, `None` when the segment does
     /// not belong to `column`.
     fn parse_segment<'a>(&self, column: &str, segment: &'a str) -> Option<Option<Cow<'a, str>>> {

@@ -37,7 +37,7 @@ impl KeySet {
     /// not known yet is `None` and matches every key. `None` as the answer means all rows may.
     ///
     /// # Errors
-    /// When a candidate column has another type than the keys.
+    /// When a candidate column has another type than the keys, or one that cannot be compared.
     pub fn may_contain(
         &self,
         candidates: &[Option<&ArrayRef>],

@@ -7,13 +7,14 @@
 //! | text | as it stands | as it stands |
 //! | `BOOLEAN` | `true`/`false` and arrow's other spellings | `true`, `false` |
 //! | integers, floats | `7`, `007`, `-1`, `1.5`, `1e3` | shortest decimal |
-//! | `DECIMAL(p, s)` | by value: `1.1` and `1.10` are equal | with `s` digits |
+//! | `DECIMAL(p, s)` | by value: `1.1` and `1.10` are equal; `1.999` is no `DECIMAL(5, 2)` | with `s` digits |
 //! | `DATE` | ISO, `2024-06-01` | ISO |
 //! | `TIMESTAMP` | date and time with a blank or `T`, a date alone; no session time zone is applied | blank-separated |
 
-use datafusion::arrow::array::{Array, ArrayRef, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray};
+use datafusion::arrow::compute::kernels::cmp::neq;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Field, TimeUnit};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Result, ScalarValue};
 
@@ -35,7 +36,15 @@ pub fn parse_values(
         format_options: FormatOptions::default(),
     };
     let values = cast_with_options(texts, field.data_type(), &options)?;
-    let lost = (0..texts.len()).find(|&row| texts.is_valid(row) && values.is_null(row));
+    let changed = changed_values(texts, &values, &options)?;
+    let is_lost = |row: &usize| {
+        texts.is_valid(*row)
+            && (values.is_null(*row)
+                || changed
+                    .as_ref()
+                    .is_some_and(|c| c.is_valid(*row) && c.value(*row)))
+    };
+    let lost = (0..texts.len()).find(is_lost);
     match lost {
         None => Ok(values),
         Some(row) => Err(PartitionError::Value {
@@ -46,6 +55,30 @@ pub fn parse_values(
         }
         .into()),
     }
+}
+
+/// True for texts that a cast has rounded or cut off: `1.999` as `DECIMAL(5, 2)`, a time of day as
+/// `DATE`. Such a type has a wider one, in which text and value differ.
+fn changed_values(
+    texts: &StringArray,
+    values: &ArrayRef,
+    options: &CastOptions<'_>,
+) -> Result<Option<BooleanArray>> {
+    let wider = match values.data_type() {
+        DataType::Decimal32(_, scale)
+        | DataType::Decimal64(_, scale)
+        | DataType::Decimal128(_, scale)
+        | DataType::Decimal256(_, scale) => {
+            DataType::Decimal256(DECIMAL256_MAX_PRECISION, scale.saturating_add(20))
+        }
+        DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Nanosecond, None),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => return Ok(None),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Nanosecond, zone.clone()),
+        _ => return Ok(None),
+    };
+    let exact = cast_with_options(texts, &wider, options)?;
+    let values = cast_with_options(values, &wider, options)?;
+    Ok(Some(neq(&exact, &values)?))
 }
 
 /// The text of a value before any escaping; `None` for NULL.
@@ -72,8 +105,6 @@ pub fn value_to_text(value: &ScalarValue) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::datatypes::TimeUnit;
-
     use super::*;
 
     #[test]
@@ -136,6 +167,29 @@ mod tests {
             value_to_text(&first).unwrap().unwrap(),
             "2024-01-15 00:00:00"
         );
+    }
+
+    #[test]
+    fn a_text_that_the_type_would_change_is_refused() {
+        let cases = [
+            (DataType::Decimal128(5, 2), "1.999", "1.900"),
+            (DataType::Date32, "2024-06-01T10:00:00", "2024-06-01"),
+            (
+                DataType::Timestamp(TimeUnit::Second, None),
+                "2024-06-01 10:00:00.5",
+                "2024-06-01",
+            ),
+            (DataType::Int8, "300", "30"),
+        ];
+        for (data_type, changed, kept) in cases {
+            let field = Field::new("c", data_type, true);
+            let parse = |text: &str| {
+                parse_values(&field, &StringArray::from(vec![text]), |_| "t/c".to_owned())
+            };
+            let error = parse(changed).unwrap_err().to_string();
+            assert!(error.contains(changed) && error.contains("t/c"), "{error}");
+            assert_eq!(parse(kept).unwrap().null_count(), 0);
+        }
     }
 
     #[test]

@@ -27,10 +27,13 @@ pub trait PartitionedSessionExt: Sized {
     /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rule
     /// for dynamic partition filters. What the session has already stays as it is; a session that
     /// has been extended before is not changed.
+    ///
+    /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
+    /// factories that this puts in place.
     fn with_partitioned(self) -> Self;
 
-    /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`. They come before
-    /// those that the session may have already.
+    /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`. They replace those
+    /// that the session may have already.
     fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self;
 }
 

@@ -45,9 +45,7 @@ pub struct PartitionKeyCollectorExec {
     keys: Vec<Arc<dyn PhysicalExpr>>,
     null_equality: NullEquality,
     filters: Vec<Arc<DynamicPartitionFilter>>,
-    /// Shared by all versions of this node, so that executions of a plan that was reset are
-    /// counted on.
-    collections: Arc<Executions<Collection>>,
+    collections: Executions<Collection>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -65,9 +63,14 @@ impl PartitionKeyCollectorExec {
             keys,
             null_equality,
             filters,
-            collections: Arc::default(),
+            collections: Executions::default(),
             metrics: ExecutionPlanMetricsSet::new(),
         }
+    }
+
+    /// The expressions whose values are collected, over the input.
+    pub fn keys(&self) -> &[Arc<dyn PhysicalExpr>] {
+        &self.keys
     }
 
     /// The plan whose rows pass.
@@ -81,7 +84,7 @@ impl PartitionKeyCollectorExec {
             keys: self.keys.clone(),
             null_equality: self.null_equality,
             filters: self.filters.clone(),
-            collections: Arc::clone(&self.collections),
+            collections: Executions::default(),
             metrics: self.metrics.clone(),
         }
     }
@@ -90,7 +93,7 @@ impl PartitionKeyCollectorExec {
         self.input.properties().partitioning.partition_count()
     }
 
-    fn collection(&self, context: &Arc<TaskContext>, ordinal: usize) -> Collection {
+    fn collection(&self, context: &Arc<TaskContext>) -> Collection {
         let options = PartitionedOptions::from_config(context.session_config().options());
         let reservation =
             MemoryConsumer::new("PartitionKeyCollector").register(context.memory_pool());
@@ -110,11 +113,7 @@ impl PartitionKeyCollectorExec {
                 accumulator,
                 unfinished: self.partitions(),
             }),
-            slots: self
-                .filters
-                .iter()
-                .map(|f| f.producer_slot(context, ordinal))
-                .collect(),
+            slots: self.filters.iter().map(|f| f.offer(context)).collect(),
             metrics: CollectorMetrics::new(&self.metrics),
         };
         if self.partitions() == 0 {
@@ -359,11 +358,11 @@ impl ExecutionPlan for PartitionKeyCollectorExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let collection =
-            self.collections
-                .claim(&context, partition, self.partitions(), |ordinal| {
-                    self.collection(&context, ordinal)
-                });
+        let collection = self
+            .collections
+            .claim(&context, partition, self.partitions(), || {
+                self.collection(&context)
+            });
         let input = match self.input.execute(partition, context) {
             Ok(input) => input,
             Err(error) => {

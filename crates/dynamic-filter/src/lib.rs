@@ -16,8 +16,8 @@
 //!   DataSourceExec: PartitionScan           DataSourceExec: PartitionScan <+
 //! ```
 //!
-//! The join is left as it is: with the rule switched off, or a filter that never learns its keys,
-//! the rows are the same.
+//! The join works as before: with the rule switched off, or a filter that never learns its keys, the
+//! rows are the same.
 
 mod accumulator;
 mod collector;

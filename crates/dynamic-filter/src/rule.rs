@@ -6,6 +6,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::HashJoinExec;
@@ -75,10 +76,17 @@ fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
     if !returns_only_matching_probe_rows || join.null_aware {
         return Ok(None);
     }
+    if has_collector(join.left()) {
+        return Ok(None);
+    }
     let mut targets = vec![];
     let Some(probe) = attach_filters(join.right(), &probe_keys(join)?, &mut targets)? else {
         return Ok(None);
     };
+    let covers_all_scans = targets.len() == count_leaves(join.right())
+        && targets
+            .iter()
+            .all(|target| target.keys.len() == join.on().len());
     let build = group_by_keys(targets).into_iter().try_fold(
         Arc::clone(join.left()),
         |build, (keys, filters)| {
@@ -96,7 +104,46 @@ fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
             })
         },
     )?;
-    replace_children_if_necessary(Arc::clone(plan), vec![build, probe]).map(Some)
+    let connected = replace_children_if_necessary(Arc::clone(plan), vec![build, probe])?;
+    if covers_all_scans {
+        without_own_filter(&connected).map(Some)
+    } else {
+        Ok(Some(connected))
+    }
+}
+
+/// The join `plan` with a filter of DataFusion's kind that no scan knows, so that it neither makes
+/// one nor computes it. Where all scans of the probe side have partition filters on all keys,
+/// another filter on the same keys would only be evaluated for each file in vain, and hold up the
+/// join until all partitions of its build side are read.
+fn without_own_filter(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+        return Ok(Arc::clone(plan));
+    };
+    let keys = join
+        .on()
+        .iter()
+        .map(|(_, probe_key)| Arc::clone(probe_key))
+        .collect();
+    let unused = Arc::new(DynamicFilterPhysicalExpr::new(keys, lit(true)));
+    Ok(Arc::new(
+        join.builder().build()?.with_dynamic_filter_expr(unused)?,
+    ))
+}
+
+fn count_leaves(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let children = plan.children();
+    if children.is_empty() {
+        1
+    } else {
+        children.into_iter().map(count_leaves).sum()
+    }
+}
+
+/// Whether the rule has been here before.
+fn has_collector(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<PartitionKeyCollectorExec>()
+        || (moves_rows(plan) && plan.children().into_iter().any(has_collector))
 }
 
 /// The probe side of each pair of the join's keys, where both sides have the same type, so that
@@ -133,8 +180,7 @@ fn insert_collector(
     plan: &Arc<dyn ExecutionPlan>,
     collector: &dyn Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let moves_rows = plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>();
-    if moves_rows && plan.fetch().is_none() {
+    if moves_rows(plan) {
         let [input] = plan.children()[..] else {
             return Ok(collector(Arc::clone(plan)));
         };
@@ -142,4 +188,8 @@ fn insert_collector(
         return replace_children_if_necessary(Arc::clone(plan), vec![input]);
     }
     Ok(collector(Arc::clone(plan)))
+}
+
+fn moves_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    (plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>()) && plan.fetch().is_none()
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::{Result, plan_err};
 use datafusion::config::ConfigOptions;
@@ -58,6 +59,17 @@ impl DeclaredColumns {
                 }
             })
             .collect::<Result<Vec<_>>>()?;
+        if let Some(field) = partition_fields
+            .iter()
+            .find(|field| !has_text(field.data_type()))
+        {
+            return plan_err!(
+                "partition column '{}' of table '{}' has the type {}, which no directory name spells",
+                field.name(),
+                command.name,
+                field.data_type()
+            );
+        }
         let spec = PartitionSpec::try_new(partition_fields)?;
         let file_schema = without_columns(declared, &spec);
         Ok(Self {
@@ -65,6 +77,10 @@ impl DeclaredColumns {
             spec,
         })
     }
+}
+
+fn has_text(data_type: &DataType) -> bool {
+    !data_type.is_nested() && can_cast_types(&DataType::Utf8, data_type)
 }
 
 /// `schema` without the partition columns: where a file has one too, the path decides.

@@ -31,6 +31,12 @@ const DEFAULT_NAME: ConnectorOption<String> = ConnectorOption::new(
 )
 .with_default(DEFAULT_PARTITION_NAME);
 
+/// What `STORED AS` may say, in capitals as it arrives.
+const FORMATS: [&str; 4] = ["PARQUET", "CSV", "JSON", "NDJSON"];
+
+/// The formats whose files are read by the position of their columns.
+const POSITIONAL_FORMATS: [&str; 1] = ["CSV"];
+
 /// Makes a [`PartitionedTableProvider`] over directories `column=value/`.
 ///
 /// ```sql
@@ -63,6 +69,16 @@ impl Connector for FilesystemConnector {
         let root = root(command)?;
 
         let object_store_url = root.object_store();
+        if session
+            .runtime_env()
+            .object_store(&object_store_url)
+            .is_err()
+        {
+            return plan_err!(
+                "no object store is registered for '{object_store_url}', the LOCATION of table '{}'",
+                command.name
+            );
+        }
         let catalog = Arc::new(DirectoryCatalog::new(root, columns.spec, layout));
         let file_schema = match columns.file_schema {
             Some(schema) => schema,
@@ -120,6 +136,14 @@ fn file_format(
         .downcast_ref::<SessionState>()
         .ok_or_else(|| internal_datafusion_err!("a file format needs a SessionState"))?;
     let file_type = &context.command().file_type;
+    if !FORMATS.contains(&file_type.as_str()) {
+        return plan_err!(
+            "the connector 'filesystem' does not support STORED AS {file_type} (table '{}'); \
+             expected one of: {}",
+            context.table(),
+            FORMATS.join(", ")
+        );
+    }
     let factory = state.get_file_format_factory(file_type).ok_or_else(|| {
         plan_datafusion_err!(
             "unknown file format '{file_type}' for table '{}'",
@@ -139,6 +163,14 @@ fn root(command: &CreateExternalTable) -> Result<ListingTableUrl> {
         );
     };
     let root = ListingTableUrl::parse(location)?;
+    let url = root.get_url();
+    if !url.username().is_empty() || url.password().is_some() {
+        // Not shown: it is a secret.
+        return plan_err!(
+            "LOCATION of table '{}' contains credentials; give them to the object store",
+            command.name
+        );
+    }
     if root.get_glob().is_some() {
         return plan_err!(
             "LOCATION '{location}' of table '{}' is a pattern; give the directory that holds the \
@@ -183,7 +215,18 @@ async fn infer_schema(
         if let Some(objects) = found {
             let store = session.runtime_env().object_store(catalog.root())?;
             let schema = format.infer_schema(session, &store, objects).await?;
-            return Ok(without_columns(&schema, spec));
+            let file_schema = without_columns(&schema, spec);
+            let is_positional = POSITIONAL_FORMATS.contains(&command.file_type.as_str());
+            if is_positional && file_schema.fields().len() < schema.fields().len() {
+                return plan_err!(
+                    "the {} files of table '{}' have a partition column ({}) too, which cannot be \
+                     left out when reading them; name the partition columns otherwise",
+                    command.file_type,
+                    command.name,
+                    spec.column_names().collect::<Vec<_>>().join(", ")
+                );
+            }
+            return Ok(file_schema);
         }
     }
     plan_err!(

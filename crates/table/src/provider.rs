@@ -8,12 +8,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
-    DFSchema, Result, Statistics, internal_datafusion_err, plan_err, project_schema,
+    DFSchema, Result, Statistics, internal_datafusion_err, internal_err, plan_err, project_schema,
 };
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
-use datafusion::datasource::source::DataSourceExec;
+use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
@@ -131,30 +131,38 @@ impl PartitionedTableProvider {
         session.create_physical_expr(filter.clone(), &schema)
     }
 
-    /// A file scan of no files, as the format plans it.
+    /// A file scan of no files, as the format plans it. It knows `filters` where it can use them to
+    /// skip parts of files.
     async fn template(
         &self,
         session: &dyn Session,
         projection: Option<&Vec<usize>>,
+        filters: &[&Expr],
         limit: Option<usize>,
         statistics: Statistics,
     ) -> Result<FileScanConfig> {
         let source = self.format.file_source(self.schema.clone());
         let config = FileScanConfigBuilder::new(self.object_store_url.clone(), source)
             .with_statistics(statistics)
-            .with_projection_indices(projection.cloned())?
             .with_limit(limit)
             .build();
+        let filters = filters
+            .iter()
+            .map(|filter| self.physical_filter(session, filter))
+            .collect::<Result<Vec<_>>>()?;
+        let filtered = config.try_pushdown_filters(filters, session.config_options())?;
+        let config = match &filtered.updated_node {
+            Some(filtered) => file_scan(filtered)?,
+            None => config,
+        };
+        let config = FileScanConfigBuilder::from(config)
+            .with_projection_indices(projection.cloned())?
+            .build();
         let plan = self.format.create_physical_plan(session, config).await?;
-        plan.downcast_ref::<DataSourceExec>()
-            .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
-            .cloned()
-            .ok_or_else(|| {
-                internal_datafusion_err!(
-                    "the format {} does not plan a FileScanConfig",
-                    self.format.get_ext()
-                )
-            })
+        match plan.downcast_ref::<DataSourceExec>() {
+            Some(scan) => file_scan(scan.data_source()),
+            None => internal_err!("expected a DataSourceExec, not {}", plan.name()),
+        }
     }
 
     /// Inexact by nature: only for join order.
@@ -170,9 +178,10 @@ impl PartitionedTableProvider {
                     .unwrap_or(ASSUMED_TEXT_WIDTH)
             })
             .sum();
-        let rows = estimate
-            .rows
-            .or_else(|| estimate.bytes.map(|bytes| bytes / row_width.max(1)));
+        let rows = estimate.rows.or_else(|| {
+            let rows = estimate.bytes? / row_width.max(1);
+            Some(rows.max(estimate.partitions))
+        });
         let mut statistics = Statistics::new_unknown(schema);
         statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
         statistics.total_byte_size = estimate.bytes.map_or(Precision::Absent, Precision::Inexact);
@@ -185,6 +194,13 @@ impl PartitionedTableProvider {
         }
         statistics
     }
+}
+
+fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
+    source
+        .downcast_ref::<FileScanConfig>()
+        .cloned()
+        .ok_or_else(|| internal_datafusion_err!("expected a FileScanConfig, not {source:?}"))
 }
 
 /// The bytes that a value of variable width is taken to have.
@@ -227,12 +243,22 @@ impl TableProvider for PartitionedTableProvider {
         if !options.static_pruning {
             return self.scan_unpruned(session, projection, filters).await;
         }
-        let choosing: Vec<&Expr> = filters
-            .iter()
-            .filter(|f| FilterUse::of(f, spec) != FilterUse::None)
+        let filters = || {
+            filters
+                .iter()
+                .map(|filter| (filter, FilterUse::of(filter, spec)))
+        };
+        let choosing: Vec<&Expr> = filters()
+            .filter(|(_, used)| *used != FilterUse::None)
+            .map(|(f, _)| f)
+            .collect();
+        let remaining: Vec<&Expr> = filters()
+            .filter(|(_, used)| *used != FilterUse::Decides)
+            .map(|(f, _)| f)
             .collect();
         let predicate = self.predicate(session, &choosing)?;
-        self.plan_scan(session, projection, predicate, limit).await
+        self.plan_scan(session, projection, predicate, &remaining, limit)
+            .await
     }
 }
 
@@ -242,6 +268,7 @@ impl PartitionedTableProvider {
         session: &dyn Session,
         projection: Option<&Vec<usize>>,
         predicate: PartitionPredicate,
+        filters: &[&Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let estimate = self
@@ -250,13 +277,13 @@ impl PartitionedTableProvider {
             .await?;
         let statistics = self.statistics(estimate);
         let template = self
-            .template(session, projection, limit, statistics)
+            .template(session, projection, filters, limit, statistics)
             .await?;
         let reader = FilePartitionReader::new(template);
         let mut scan = PartitionScanBuilder::new(
             Arc::clone(&self.catalog),
             Arc::new(reader),
-            self.schema.file_schema().fields().len(),
+            self.schema.file_schema(),
         )
         .with_predicate(predicate)
         .with_partitions(session.config().target_partitions())
@@ -283,10 +310,10 @@ impl PartitionedTableProvider {
             .collect();
         let all = PartitionPredicate::all(spec);
         let Some(filter) = conjunction(deciding) else {
-            return self.plan_scan(session, projection, all, None).await;
+            return self.plan_scan(session, projection, all, &[], None).await;
         };
         let filter = self.physical_filter(session, &filter)?;
-        let scan = self.plan_scan(session, None, all, None).await?;
+        let scan = self.plan_scan(session, None, all, &[], None).await?;
         let plan = FilterExecBuilder::new(filter, scan)
             .apply_projection(projection.cloned())?
             .build()?;

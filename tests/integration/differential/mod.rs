@@ -2,34 +2,40 @@
 //! what DataFusion returns over the same rows in memory.
 //!
 //! ```text
-//!   Dataset ──hive directories──> f, g ──┐
-//!           ──in memory─────────> d, e ──┴─ Query under Settings, dynamic filters on ──┐
-//!                                                          and dynamic filters off ────┤ same rows
-//!           ──in memory─────────> f, g, d, e ── Query in a plain session ──────────────┘
+//!   Dataset --hive directories--> f, g --+
+//!           --in memory---------> d, e --+- Query under Settings, dynamic filters on --+
+//!                                                          and dynamic filters off ----+ same rows
+//!           --in memory---------> f, g, d, e -- Query in a plain session --------------+
 //! ```
 //!
 //! The seed is fixed. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` choose more and other cases:
 //!
 //! ```text
-//! PROPTEST_CASES=5000 PROPTEST_RNG_SEED=17 cargo test --workspace --test integration differential
+//! PROPTEST_CASES=2000 PROPTEST_RNG_SEED=17 cargo test --workspace --test integration differential
 //! ```
 
 mod queries;
 mod schema;
+mod sql;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::dynamic_filter::PartitionKeyCollectorExec;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{Lake, node_metric, scan_metric, sorted_rows};
+use futures::FutureExt;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -83,6 +89,18 @@ fn partitioned_tables_answer_as_tables_in_memory() {
             .map_err(TestCaseError::fail)
     });
     println!("{}", tally.borrow());
+    if let Ok(p) = std::env::var("DIFF_LOG") {
+        let t = tally.borrow();
+        std::fs::write(
+            p,
+            format!(
+                "SKIP {}\n======\n{}",
+                t.failing.join("\nSKIP "),
+                t.upstream.join("\nUP ")
+            ),
+        )
+        .unwrap();
+    } // SCRATCH
     match result {
         Ok(()) if cases >= CASES => tally.borrow().assert_covers(),
         Ok(()) => {}
@@ -97,90 +115,137 @@ async fn check(
     queries: &[(Query, Settings)],
     tally: &RefCell<Tally>,
 ) -> Result<(), String> {
-    let reference = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
+    let config = SessionConfig::new().with_target_partitions(1);
+    let reference = SessionContext::new_with_config(config);
     dataset.register_reference(&reference).unwrap();
     let lake = Lake::in_memory().unwrap();
     let ctx = SessionContext::new().with_partitioned();
     dataset.register_partitioned(&ctx, &lake).await.unwrap();
 
     for (query, settings) in queries {
-        let sql = query.sql(&dataset.types);
-        let expected = match run(&reference, &sql).await {
+        let sql = query.sql(dataset);
+        let expected = match run(&reference, &sql, 1).await.rows {
             Ok(expected) => expected,
             Err(error) => {
-                tally.borrow_mut().skipped.push(format!("{sql}\n  {error}"));
+                tally.borrow_mut().failing.push(format!("{sql}\n{error}"));
                 continue;
             }
         };
         for dynamic_filters in [true, false] {
             settings.apply(&ctx, dynamic_filters);
-            match run(&ctx, &sql).await {
-                Err(Failure::Error(_)) if Query::is_fallible(&sql) => {}
-                Ok(actual) if actual.rows == expected.rows => {
-                    tally.borrow_mut().count(&actual.plan, dynamic_filters);
-                }
-                outcome => {
-                    let what = format!("{settings:?}, dynamic filters: {dynamic_filters}");
-                    return Err(report(dataset, &sql, &what, &expected, outcome));
-                }
+            let answer = run(&ctx, &sql, settings.runs).await;
+            if answer.rows.as_ref() == Ok(&expected) {
+                tally.borrow_mut().count(&answer, dynamic_filters);
+            } else if answer.rows.is_err() && is_fallible(&sql) {
+                tally.borrow_mut().failing.push(sql.clone());
+            } else if let Err(e) = &answer.rows
+                && e.contains("declared as non-nullable")
+                && std::env::var_os("DIFF_KNOWN").is_some()
+            { // SCRATCH
+            } else if fails_without_us(dataset, &ctx, settings, &sql, &expected, &answer).await {
+                tally.borrow_mut().upstream.push(sql.clone());
+            } else {
+                return Err(format!(
+                    "{dataset}\n{sql}\n\n{settings:?}, dynamic filters: {dynamic_filters}\n\n\
+                     expected {expected:#?}\n\nfound {answer}"
+                ));
             }
         }
     }
     Ok(())
 }
 
+/// What a query returns.
 struct Answer {
-    rows: Vec<String>,
-    plan: Arc<dyn ExecutionPlan>,
+    plan: Option<Arc<dyn ExecutionPlan>>,
+    rows: Result<Vec<String>, String>,
 }
 
-enum Failure {
-    Error(String),
-    Timeout,
+async fn run(ctx: &SessionContext, sql: &str, times: usize) -> Answer {
+    let mut plan = None;
+    let rows = async {
+        let mut current = ctx.sql(sql).await?.create_physical_plan().await?;
+        plan = Some(Arc::clone(&current));
+        let mut rows = vec![];
+        for run in 0..times {
+            if run > 0 {
+                current = reset_plan_states(current)?;
+            }
+            rows = sorted_rows(&collect(Arc::clone(&current), ctx.task_ctx()).await?);
+        }
+        Ok(rows)
+    };
+    let rows = AssertUnwindSafe(tokio::time::timeout(TIMEOUT, rows))
+        .catch_unwind()
+        .await;
+    let rows = match rows {
+        Ok(Ok(rows)) => rows.map_err(|error: DataFusionError| error.strip_backtrace()),
+        Ok(Err(_)) => Err(format!("no answer within {TIMEOUT:?}")),
+        Err(_) => Err("a panic".to_owned()),
+    };
+    Answer { plan, rows }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Error(error) => f.write_str(error),
-            Self::Timeout => write!(f, "no answer within {TIMEOUT:?}"),
+        writeln!(f, "{:#?}", self.rows)?;
+        match &self.plan {
+            Some(plan) => write!(f, "\n{}", displayable(plan.as_ref()).indent(false)),
+            None => Ok(()),
         }
     }
 }
 
-async fn run(ctx: &SessionContext, sql: &str) -> Result<Answer, Failure> {
-    let answer = async {
-        let plan = ctx.sql(sql).await?.create_physical_plan().await?;
-        let batches = collect(Arc::clone(&plan), ctx.task_ctx()).await?;
-        Ok(Answer {
-            rows: sorted_rows(&batches),
-            plan,
-        })
-    };
-    match tokio::time::timeout(TIMEOUT, answer).await {
-        Ok(answer) => answer.map_err(|error: datafusion::error::DataFusionError| {
-            Failure::Error(error.strip_backtrace())
-        }),
-        Err(_) => Err(Failure::Timeout),
-    }
+/// Whether it depends on which rows are looked at, in which order, if the query is an error.
+fn is_fallible(sql: &str) -> bool {
+    sql.contains(" / ")
 }
 
-fn report(
+/// Whether DataFusion is to blame for another answer.
+async fn fails_without_us(
     dataset: &Dataset,
+    ctx: &SessionContext,
+    settings: &Settings,
     sql: &str,
-    settings: &str,
-    expected: &Answer,
-    outcome: Result<Answer, Failure>,
-) -> String {
-    let (actual, plan) = match outcome {
-        Ok(answer) => {
-            let plan = displayable(answer.plan.as_ref()).indent(false).to_string();
-            (format!("{:#?}", answer.rows), plan)
-        }
-        Err(failure) => (failure.to_string(), String::new()),
-    };
-    let expected = format!("{:#?}", expected.rows);
-    format!("{dataset}\n{sql}\n\n{settings}\n\nexpected {expected}\n\nfound {actual}\n\n{plan}")
+    expected: &Vec<String>,
+    answer: &Answer,
+) -> bool {
+    // The answer is another one in memory as well, under the same settings.
+    let memory = SessionContext::new().with_partitioned();
+    dataset.register_reference(&memory).unwrap();
+    settings.apply(&memory, false);
+    if run(&memory, sql, settings.runs).await.rows.as_ref() != Ok(expected) {
+        return true;
+    }
+    // `FilterPushdown` moves filters by the names of their columns, also where two columns have the
+    // same name: https://github.com/apache/datafusion/pull/25259. And what hash joins push down
+    // takes the zeros for different numbers, which the joins themselves do not.
+    let has_equal_names = answer.plan.as_ref().is_some_and(has_equal_names);
+    (has_equal_names || dataset.has_negative_zero()) && {
+        let state = ctx.state();
+        let rules = state
+            .physical_optimizers()
+            .iter()
+            .filter(|r| !r.name().starts_with("FilterP"));
+        let rules = rules.cloned().collect();
+        let builder = SessionStateBuilder::new_from_existing(state.clone());
+        let state = builder.with_physical_optimizer_rules(rules).build();
+        let ctx = SessionContext::new_with_state(state);
+        run(&ctx, sql, settings.runs).await.rows.as_ref() == Ok(expected)
+    }
+}
+
+/// Whether a node has columns of the same name in its output or, where columns of several inputs
+/// come together, in those.
+fn has_equal_names(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let is_union = plan.children().len() > 1 && plan.name().contains("Union");
+    let mut names = HashSet::new();
+    let mut inputs = plan
+        .children()
+        .into_iter()
+        .flat_map(|c| c.schema().fields().to_vec());
+    let unique = is_union || inputs.all(|field| names.insert(field.name().clone()));
+    !unique || plan.children().into_iter().any(has_equal_names)
 }
 
 // ---- settings ----
@@ -203,33 +268,34 @@ struct Settings {
     join_buffer: usize,
     static_pruning: bool,
     max_keys: usize,
+    /// How often the plan is executed.
+    runs: usize,
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
     let rarely = || proptest::bool::weighted(0.1);
     (
-        [any::<bool>(), any::<bool>()],
-        [rarely(), rarely(), rarely(), rarely()],
+        [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()],
+        [rarely(), rarely(), rarely(), rarely(), rarely(), rarely()],
         select(&[1_usize, 2, 8][..]),
-        select(&[1_usize, 8192][..]),
-        [any::<bool>(), any::<bool>()],
-        proptest::bool::weighted(0.8),
-        select(&[0_usize, 2, 100_000, 100_000][..]),
+        select(&[8192_usize, 1][..]),
+        select(&[100_000_usize, 100_000, 2, 0][..]),
     )
         .prop_map(
-            |(joins, rare, target_partitions, batch_size, filters, pruning, max_keys)| Settings {
-                partitioned_joins: joins[0],
-                join_reordering: joins[1],
+            |(often, rare, target_partitions, batch_size, max_keys)| Settings {
+                partitioned_joins: often[0],
+                join_reordering: often[1],
                 prefer_hash_join: !rare[0],
                 target_partitions,
                 batch_size,
-                pushdown_filters: filters[0],
-                dynamic_filters: filters[1],
+                pushdown_filters: often[2],
+                dynamic_filters: often[3],
                 work_stealing: !rare[1],
                 split_files_from: if rare[2] { 1 } else { 1 << 20 },
                 join_buffer: if rare[3] { 1 << 20 } else { 0 },
-                static_pruning: pruning,
+                static_pruning: !rare[4],
                 max_keys,
+                runs: if rare[5] { 2 } else { 1 },
             },
         )
 }
@@ -310,29 +376,57 @@ struct Tally {
     pruned_dynamic: usize,
     pruned_by_bounds: usize,
     joins: BTreeMap<String, usize>,
-    /// Those that fail in memory as well.
-    skipped: Vec<String>,
+    /// Queries that fail in memory as well.
+    failing: Vec<String>,
+    /// Queries that DataFusion gets wrong.
+    upstream: Vec<String>,
 }
 
 impl Tally {
-    fn count(&mut self, plan: &Arc<dyn ExecutionPlan>, dynamic_filters: bool) {
+    fn count(&mut self, answer: &Answer, dynamic_filters: bool) {
+        let Some(plan) = &answer.plan else {
+            return;
+        };
         let pruned_dynamic = scan_metric(plan, "partitions_pruned_dynamic") > 0;
         if !dynamic_filters {
-            assert!(
-                !pruned_dynamic,
-                "{}",
-                displayable(plan.as_ref()).indent(false)
-            );
+            assert!(!pruned_dynamic, "{answer}");
             return;
         }
         self.queries += 1;
+        for m in [
+            "dynamic_filters_ready",
+            "dynamic_filters_late",
+            "dynamic_filters_unusable",
+        ] {
+            // SCRATCH
+            *self.joins.entry(m.to_owned()).or_default() += scan_metric(plan, m); // SCRATCH
+        } // SCRATCH
+        if scan_metric(plan, "dynamic_filters_late") > 0
+            && let Some(d) = std::env::var_os("DIFF_LATE")
+        {
+            use std::io::Write;
+            let mut f = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(d)
+                .unwrap();
+            writeln!(
+                f,
+                "{}\n",
+                datafusion::physical_plan::display::DisplayableExecutionPlan::with_metrics(
+                    plan.as_ref()
+                )
+                .indent(false)
+            )
+            .unwrap();
+        } // SCRATCH
         self.pruned_static += usize::from(scan_metric(plan, "partitions_pruned_static") > 0);
         if pruned_dynamic {
             self.pruned_dynamic += 1;
             let collector = "PartitionKeyCollectorExec";
             let overflowed = node_metric(plan, collector, "key_set_overflowed") > 0;
             self.pruned_by_bounds += usize::from(overflowed);
-            let mut joins = BTreeSet::new();
+            let mut joins = HashSet::new();
             joins_with_filters(plan, &mut joins);
             // Of several joins it is not known which one has pruned.
             if let [join] = &joins.into_iter().collect::<Vec<_>>()[..] {
@@ -344,8 +438,12 @@ impl Tally {
     fn assert_covers(&self) {
         let share = |part: usize| part as f64 / self.queries as f64;
         assert!(
-            share(self.skipped.len()) < 0.2,
+            share(self.failing.len()) < 0.2,
             "too many queries fail anyway"
+        );
+        assert!(
+            share(self.upstream.len()) < 0.02,
+            "DataFusion gets too much wrong"
         );
         assert!(share(self.pruned_static) > 0.1, "too little static pruning");
         assert!(
@@ -353,39 +451,37 @@ impl Tally {
             "too little dynamic pruning"
         );
         assert!(self.pruned_by_bounds > 0, "no pruning by bounds");
-        let missing: Vec<_> = PRUNING_JOINS
+        let missing = PRUNING_JOINS
             .iter()
-            .filter(|join| !self.joins.contains_key(**join))
-            .collect();
+            .filter(|join| !self.joins.contains_key(**join));
+        let missing: Vec<_> = missing.collect();
         assert!(missing.is_empty(), "no pruning by these joins: {missing:?}");
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            queries,
-            pruned_static,
-            pruned_dynamic,
-            pruned_by_bounds,
-            joins,
-            skipped,
-        } = self;
         writeln!(
             f,
-            "{queries} queries, {} more that fail in memory",
-            skipped.len()
+            "{} queries, {} fail anyway",
+            self.queries,
+            self.failing.len()
         )?;
-        writeln!(f, "{pruned_static} pruned static, {pruned_dynamic} dynamic")?;
-        writeln!(f, "{pruned_by_bounds} of these with bounds")?;
-        joins
+        writeln!(f, "{} that DataFusion gets wrong", self.upstream.len())?;
+        writeln!(f, "{} pruned static", self.pruned_static)?;
+        writeln!(
+            f,
+            "{} dynamic, {} with bounds",
+            self.pruned_dynamic, self.pruned_by_bounds
+        )?;
+        self.joins
             .iter()
             .try_for_each(|(join, count)| writeln!(f, "{count} by {join}"))
     }
 }
 
 /// The types and modes of the joins that feed a collector.
-fn joins_with_filters(plan: &Arc<dyn ExecutionPlan>, joins: &mut BTreeSet<String>) {
+fn joins_with_filters(plan: &Arc<dyn ExecutionPlan>, joins: &mut HashSet<String>) {
     if let Some(join) = plan.downcast_ref::<HashJoinExec>()
         && feeds_collector(join.left())
     {
@@ -406,3 +502,30 @@ fn feeds_collector(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || (matches!(plan.name(), "RepartitionExec" | "CoalescePartitionsExec")
             && plan.children().into_iter().all(feeds_collector))
 }
+
+// SCRATCH-BEGIN
+#[test]
+fn scratch() {
+    let Ok(script) = std::env::var("DIFF_SCRIPT") else {
+        return;
+    };
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        let ctx = SessionContext::new().with_partitioned();
+        for sql in std::fs::read_to_string(script).unwrap().split(';') {
+            if sql.trim().is_empty() {
+                continue;
+            }
+            println!("> {}", sql.trim());
+            match ctx.sql(sql).await {
+                Ok(df) => {
+                    if let Err(e) = df.show().await {
+                        println!("ERROR {e}")
+                    }
+                }
+                Err(e) => println!("PLAN ERROR {e}"),
+            }
+        }
+    });
+}
+// SCRATCH-END

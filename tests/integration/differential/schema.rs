@@ -1,9 +1,10 @@
 //! Random star schemas: two partitioned tables and two dimensions with the same columns.
 //!
-//! | table | columns | as partitioned table | as reference |
+//! | table | columns | under test | reference |
 //! |---|---|---|---|
-//! | `f`, `g` | `id, x, s, p0..` | hive directories of Parquet or CSV files | in memory |
-//! | `d`, `e` | `id, x, s, p0..` | in memory | in memory |
+//! | `f` | `f_id, f_x, f_s, f_p0, ..` | hive directories of Parquet or CSV files | in memory |
+//! | `g` | `g_id, g_x, g_s, g_p0, ..` | the same | in memory |
+//! | `d`, `e` | likewise | in memory | in memory |
 //!
 //! All key columns take their values from a handful of texts for each type, NULL included, so that
 //! joins find matches, duplicates and misses.
@@ -13,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+    ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, StringViewArray, UInt32Array,
 };
 use datafusion::arrow::compute::{cast, take_record_batch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -24,6 +25,7 @@ use datafusion_partitioned::core::{DEFAULT_PARTITION_NAME, escape_path_name};
 use datafusion_partitioned_test_utils::{FileKind, Lake, sorted_rows};
 use object_store::path::PathPart;
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -32,6 +34,9 @@ pub(super) const MAX_KEYS: usize = 3;
 
 /// The tables of a schema, by the order of [`Dataset::tables`].
 pub(super) const TABLES: [&str; 4] = ["f", "g", "d", "e"];
+
+/// The columns that are not keys, without the name of their table in front.
+pub(super) const COLUMNS: [&str; 3] = ["id", "x", "s"];
 
 /// The type of a partition column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,11 +115,6 @@ impl KeyType {
         }
     }
 
-    fn value(self, index: u8) -> (&'static str, &'static str) {
-        let values = self.values();
-        values[usize::from(index) % values.len()]
-    }
-
     /// As `CREATE EXTERNAL TABLE` spells it.
     pub(super) fn sql(self) -> &'static str {
         match self {
@@ -158,27 +158,14 @@ impl KeyType {
         let is_number = |t| matches!(t, Self::Int | Self::BigInt | Self::Decimal | Self::Double);
         self == other || (is_number(self) && is_number(other))
     }
-
-    /// An SQL literal of this type.
-    pub(super) fn literal(self, index: u8) -> String {
-        let (text, other) = self.value(index);
-        match self {
-            // A number that is coerced to the column's type, one way or the other.
-            Self::Int | Self::BigInt => text.to_owned(),
-            Self::Decimal if index % 2 == 0 => text.to_owned(),
-            Self::Text => format!("'{}'", text.replace('\'', "''")),
-            Self::Date => format!("DATE '{text}'"),
-            Self::Boolean => text.to_owned(),
-            Self::Decimal | Self::Double => format!("CAST('{other}' AS {})", self.sql()),
-        }
-    }
 }
 
-/// A row of any of the tables. Keys are indexes of values, `None` is NULL.
+/// A row of any of the tables.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+struct Row {
     x: Option<i32>,
     s: Option<&'static str>,
+    /// Numbers of values, counted from the first one that the dataset uses. `None` is NULL.
     keys: [Option<u8>; MAX_KEYS],
     /// Which of several files of its partition holds the row, and how the directory is spelled.
     file: u8,
@@ -188,7 +175,10 @@ pub(super) struct Row {
 #[derive(Debug, Clone)]
 pub(super) struct Dataset {
     pub(super) types: Vec<KeyType>,
+    /// The number of the first value of each key column.
+    first_values: [u8; MAX_KEYS],
     kinds: [FileKind; 2],
+    /// Whether the dimensions have keys of other types, so that joins cast one side.
     related_types: bool,
     rows: [Vec<Row>; 4],
 }
@@ -198,56 +188,40 @@ pub(super) fn dataset() -> impl Strategy<Value = Dataset> {
     let kind = select(&[FileKind::Parquet, FileKind::Csv][..]);
     (
         vec(select(&KeyType::ALL[..]), 1..=MAX_KEYS),
+        any::<[u8; MAX_KEYS]>(),
         [kind.clone(), kind],
         any::<bool>(),
-        (0..=60_usize, any::<[u8; MAX_KEYS]>()),
+        [rows(60), rows(20), rows(20), rows(8)],
     )
-        .prop_flat_map(|(types, kinds, related_types, (facts, bases))| {
-            let rows = |max| vec(row(bases), 0..=max);
-            (
-                Just(types),
-                Just(kinds),
-                Just(related_types),
-                (rows(facts), rows(20), rows(20), rows(8)),
-            )
-        })
-        .prop_map(|(types, kinds, related_types, (f, g, d, e))| Dataset {
-            types,
-            kinds,
-            related_types,
-            rows: [f, g, d, e],
-        })
+        .prop_map(
+            |(types, first_values, kinds, related_types, rows)| Dataset {
+                types,
+                first_values,
+                kinds,
+                related_types,
+                rows,
+            },
+        )
 }
 
-/// Keys of four neighbouring values from `bases` on.
-fn row(bases: [u8; MAX_KEYS]) -> impl Strategy<Value = Row> {
-    let key = |base: u8| prop_oneof![1 => Just(None), 6 => (0..4_u8).prop_map(move |n| Some(base.wrapping_add(n)))];
-    (
-        prop_oneof![1 => Just(None), 5 => (0..4_i32).prop_map(Some)],
+fn rows(max: usize) -> impl Strategy<Value = Vec<Row>> {
+    let key = || option::weighted(0.85, 0..4_u8);
+    let row = (
+        option::weighted(0.85, 0..4_i32),
         select(&[Some("k"), Some("l"), Some("a"), Some("1,\"2"), None][..]),
-        bases.map(key),
+        [key(), key(), key()],
         0..4_u8,
+    );
+    vec(
+        row.prop_map(|(x, s, keys, file)| Row { x, s, keys, file }),
+        0..=max,
     )
-        .prop_map(|(x, s, keys, file)| Row { x, s, keys, file })
 }
 
 impl Dataset {
-    /// The tables with their rows in memory.
-    pub(super) fn tables(&self) -> Result<[RecordBatch; 4]> {
-        Ok([
-            self.batch(0)?,
-            self.batch(1)?,
-            self.batch(2)?,
-            self.batch(3)?,
-        ])
-    }
-
     /// Registers all tables in memory.
     pub(super) fn register_reference(&self, ctx: &SessionContext) -> Result<()> {
-        for (name, batch) in TABLES.iter().zip(self.tables()?) {
-            register(ctx, name, &batch)?;
-        }
-        Ok(())
+        (0..TABLES.len()).try_for_each(|table| register(ctx, TABLES[table], &self.batch(table)?))
     }
 
     /// Registers `f` and `g` as partitioned tables in `lake`, the others in memory.
@@ -257,7 +231,8 @@ impl Dataset {
         lake: &Lake,
     ) -> Result<()> {
         lake.register(ctx);
-        for (table, (name, batch)) in TABLES.iter().zip(self.tables()?).enumerate() {
+        for (table, name) in TABLES.iter().enumerate() {
+            let batch = self.batch(table)?;
             let Some(kind) = self.kinds.get(table) else {
                 register(ctx, name, &batch)?;
                 continue;
@@ -272,13 +247,13 @@ impl Dataset {
             let types = self.types.iter().enumerate();
             let columns: String = types
                 .clone()
-                .map(|(i, key_type)| format!(", p{i} {}", key_type.sql()))
+                .map(|(i, key_type)| format!(", {name}_p{i} {}", key_type.sql()))
                 .collect();
-            let names: Vec<_> = types.map(|(i, _)| format!("p{i}")).collect();
+            let names: Vec<_> = types.map(|(i, _)| format!("{name}_p{i}")).collect();
             let sql = format!(
-                "CREATE EXTERNAL TABLE {name} (id BIGINT, x INT, s TEXT{columns}) \
-                 STORED AS {kind} PARTITIONED BY ({}) LOCATION '{}' \
-                 OPTIONS ('connector' 'filesystem')",
+                "CREATE EXTERNAL TABLE {name} ({name}_id BIGINT, {name}_x INT, {name}_s TEXT{columns}) \
+                 STORED AS {kind} PARTITIONED BY ({}) \
+                 LOCATION '{}' OPTIONS ('connector' 'filesystem')",
                 names.join(", "),
                 lake.location(&format!("{name}/"))
             );
@@ -290,24 +265,15 @@ impl Dataset {
     fn batch(&self, table: usize) -> Result<RecordBatch> {
         let rows = &self.rows[table];
         let ids = (0..rows.len()).map(|row| (1000 * table + row) as i64);
-        let mut columns: Vec<(String, ArrayRef)> = vec![
-            ("id".to_owned(), Arc::new(ids.collect::<Int64Array>())),
-            (
-                "x".to_owned(),
-                Arc::new(rows.iter().map(|row| row.x).collect::<Int32Array>()),
-            ),
-            (
-                "s".to_owned(),
-                cast(
-                    &rows.iter().map(|row| row.s).collect::<StringArray>(),
-                    &DataType::Utf8View,
-                )?,
-            ),
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(ids.collect::<Int64Array>()),
+            Arc::new(rows.iter().map(|row| row.x).collect::<Int32Array>()),
+            Arc::new(rows.iter().map(|row| row.s).collect::<StringViewArray>()),
         ];
         for (i, key_type) in self.types.iter().enumerate() {
             let keys = rows
                 .iter()
-                .map(|row| row.keys[i].map(|key| key_type.value(key).0));
+                .map(|row| row.keys[i].map(|key| self.value(i, key).0));
             let keys = keys.collect::<StringArray>();
             let is_dimension = table >= self.kinds.len();
             let keys = if is_dimension && self.related_types {
@@ -319,14 +285,21 @@ impl Dataset {
             } else {
                 cast(&keys, &key_type.data_type())?
             };
-            columns.push((format!("p{i}"), keys));
+            columns.push(keys);
         }
-        let fields: Vec<_> = columns
-            .iter()
-            .map(|(name, array)| Field::new(name, array.data_type().clone(), true))
+        let keys = (0..self.types.len()).map(|i| format!("p{i}"));
+        let names = COLUMNS.map(str::to_owned).into_iter().chain(keys);
+        let fields: Vec<_> = names
+            .zip(&columns)
+            .map(|(name, array)| {
+                let name = format!("{}_{name}", TABLES[table]);
+                Field::new(name, array.data_type().clone(), true)
+            })
             .collect();
-        let arrays = columns.into_iter().map(|(_, array)| array).collect();
-        Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)?)
+        Ok(RecordBatch::try_new(
+            Arc::new(Schema::new(fields)),
+            columns,
+        )?)
     }
 
     /// The rows of each file of a partitioned table, by its key without the extension.
@@ -334,8 +307,8 @@ impl Dataset {
         let mut files = BTreeMap::<String, Vec<u32>>::new();
         for (row, index) in self.rows[table].iter().zip(0..) {
             let mut key = String::new();
-            for (i, key_type) in self.types.iter().enumerate() {
-                key.push_str(&segment(&format!("p{i}"), *key_type, row.keys[i], row.file));
+            for i in 0..self.types.len() {
+                key.push_str(&self.segment(TABLES[table], i, row));
                 key.push('/');
             }
             key.push_str(&format!("part-{}", row.file % 2));
@@ -343,20 +316,46 @@ impl Dataset {
         }
         files
     }
-}
 
-/// The name of a directory. Half of the files lie in directories with other spellings and escapes.
-fn segment(name: &str, key_type: KeyType, key: Option<u8>, file: u8) -> String {
-    let Some(key) = key else {
-        return format!("{name}={DEFAULT_PARTITION_NAME}");
-    };
-    let (text, other) = key_type.value(key);
-    if file < 2 {
-        format!("{name}={}", escape_path_name(text))
-    } else {
-        PathPart::from(format!("{name}={other}"))
-            .as_ref()
-            .to_owned()
+    /// The name of a directory. Half of the files lie in directories with other spellings and
+    /// escapes.
+    fn segment(&self, table: &str, column: usize, row: &Row) -> String {
+        let Some(key) = row.keys[column] else {
+            return format!("{table}_p{column}={DEFAULT_PARTITION_NAME}");
+        };
+        let (text, other) = self.value(column, key);
+        if row.file < 2 {
+            format!("{table}_p{column}={}", escape_path_name(text))
+        } else {
+            PathPart::from(format!("{table}_p{column}={other}"))
+                .as_ref()
+                .to_owned()
+        }
+    }
+
+    pub(super) fn has_negative_zero(&self) -> bool {
+        self.types.contains(&KeyType::Double)
+    }
+
+    /// A value and its other spelling.
+    fn value(&self, column: usize, key: u8) -> (&'static str, &'static str) {
+        let values = self.types[column].values();
+        values[(usize::from(self.first_values[column]) + usize::from(key)) % values.len()]
+    }
+
+    /// The same value as an SQL literal.
+    pub(super) fn literal(&self, column: usize, key: u8) -> String {
+        let key_type = self.types[column];
+        let (text, other) = self.value(column, key);
+        match key_type {
+            // A number that is coerced to the column's type, one way or the other.
+            KeyType::Int | KeyType::BigInt => text.to_owned(),
+            KeyType::Decimal if key.is_multiple_of(2) => text.to_owned(),
+            KeyType::Text => format!("'{}'", text.replace('\'', "''")),
+            KeyType::Date => format!("DATE '{text}'"),
+            KeyType::Boolean => text.to_owned(),
+            KeyType::Decimal | KeyType::Double => format!("CAST('{other}' AS {})", key_type.sql()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 
 use crate::dynamic_filter::KeySlot;
 use crate::spec::PartitionSpec;
-use three_valued::may_be_true;
+use three_valued::Expression;
 
 /// The conjunction of everything that is known about the wanted partitions: filters known when
 /// planning and the key sets of dynamic filters.
@@ -48,14 +48,13 @@ pub struct PartitionPredicate {
     dynamic: Vec<DynamicConjunct>,
 }
 
-/// An expression, and what it needs to be known.
 #[derive(Debug, Clone)]
 struct Conjunct {
-    expr: Arc<dyn PhysicalExpr>,
-    /// One past the last column it needs; 0 for a constant.
-    needs: usize,
-    /// Which partition columns it restricts.
+    expression: Expression,
+    /// Which partition columns it mentions, in order.
     columns: Vec<usize>,
+    /// Whether it mentions nothing else, file columns included.
+    is_about_partitions: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -85,14 +84,16 @@ impl PartitionPredicate {
         }
     }
 
-    /// Adds a filter, split into its conjuncts.
+    /// Adds a filter, split into its conjuncts. Those that mention columns but no partition column
+    /// say nothing about partitions and are left out, as are those that are there already.
     pub fn with_filter(mut self, filter: &Arc<dyn PhysicalExpr>) -> Self {
-        let conjuncts = split_conjunction(filter);
-        self.conjuncts.extend(
-            conjuncts
-                .into_iter()
-                .map(|expr| Conjunct::new(expr, self.columns)),
-        );
+        for expr in split_conjunction(filter) {
+            let conjunct = Conjunct::new(expr, self.columns);
+            let says_nothing = conjunct.columns.is_empty() && !conjunct.is_about_partitions;
+            if !says_nothing && !self.filters().any(|known| known == expr) {
+                self.conjuncts.push(conjunct);
+            }
+        }
         self
     }
 
@@ -109,7 +110,9 @@ impl PartitionPredicate {
 
     /// The filters known when planning, over the columns of the spec.
     pub fn filters(&self) -> impl Iterator<Item = &Arc<dyn PhysicalExpr>> {
-        self.conjuncts.iter().map(|conjunct| &conjunct.expr)
+        self.conjuncts
+            .iter()
+            .map(|conjunct| conjunct.expression.expr())
     }
 
     /// Whether anything known now restricts a partition column with index `first` or above.
@@ -154,22 +157,26 @@ impl Conjunct {
             .map(|column| column.index())
             .collect();
         columns.sort_unstable();
-        let needs = columns.last().map_or(0, |last| last + 1);
+        let is_about_partitions = columns.last().is_none_or(|last| *last < partition_columns);
         columns.retain(|column| *column < partition_columns);
         Self {
-            expr: Arc::clone(expr),
-            needs,
+            expression: Expression::new(expr),
             columns,
+            is_about_partitions,
         }
     }
 
     /// The rows to keep, or `None` for all of them.
     fn evaluate(&self, batch: &RecordBatch) -> Result<Option<BooleanArray>> {
-        let known = batch.num_columns();
-        if self.needs > known && self.columns.first().is_none_or(|first| *first >= known) {
-            return Ok(None);
+        let mentions_known = self
+            .columns
+            .first()
+            .is_some_and(|c| *c < batch.num_columns());
+        if mentions_known || self.expression.is_known(batch) {
+            self.expression.may_be_true(batch).map(Some)
+        } else {
+            Ok(None)
         }
-        may_be_true(&self.expr, batch).map(Some)
     }
 }
 
@@ -184,13 +191,19 @@ impl DynamicConjunct {
             .keys
             .iter()
             .map(|key| {
-                let known = key.needs <= batch.num_columns();
-                let value = known.then(|| key.expr.evaluate(batch).ok()).flatten()?;
+                let expression = &key.expression;
+                let is_known = expression.is_known(batch);
+                let value = is_known
+                    .then(|| expression.expr().evaluate(batch).ok())
+                    .flatten()?;
                 value.into_array(batch.num_rows()).ok()
             })
             .collect();
         let candidates: Vec<_> = candidates.iter().map(Option::as_ref).collect();
-        keys.may_contain(&candidates, batch.num_rows())
+        // Nor does a type that cannot be compared: see `KeySet::may_contain`.
+        Ok(keys
+            .may_contain(&candidates, batch.num_rows())
+            .unwrap_or(None))
     }
 }
 
@@ -241,12 +254,12 @@ impl Survivors {
     }
 }
 
-/// `year@0 = 2024 AND keys[year, month]`-like text for `EXPLAIN`.
+/// The filters known when planning, such as `year@0 = 2024, month@1 > 6`, for `EXPLAIN`.
 impl fmt::Display for PartitionPredicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, conjunct) in self.conjuncts.iter().enumerate() {
-            let separator = if i == 0 { "" } else { " AND " };
-            write!(f, "{separator}{}", conjunct.expr)?;
+            let separator = if i == 0 { "" } else { ", " };
+            write!(f, "{separator}{}", conjunct.expression.expr())?;
         }
         Ok(())
     }

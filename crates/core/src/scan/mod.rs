@@ -17,12 +17,14 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, OpenArgs};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
@@ -33,10 +35,11 @@ use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
+use futures::StreamExt;
+
 use crate::catalog::PartitionCatalog;
 use crate::dynamic_filter::DynamicPartitionFilter;
 use crate::execution::Executions;
-use crate::options::PartitionedOptions;
 use crate::predicate::PartitionPredicate;
 use crate::reader::PartitionReader;
 use crate::rewrite::rewrite_columns;
@@ -51,8 +54,8 @@ use run::{Run, Share};
 /// of the partitions that depends on nothing but their locations, so that output partitions can
 /// run in different processes.
 ///
-/// The same plan can be executed several times, also at once: see [`Executions`].
-#[derive(Debug)]
+/// The same plan can be executed several times: see [`Executions`].
+#[derive(Debug, Clone)]
 pub struct PartitionScan {
     catalog: Arc<dyn PartitionCatalog>,
     reader: Arc<dyn PartitionReader>,
@@ -63,7 +66,6 @@ pub struct PartitionScan {
     outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
     partitions: usize,
     fetch: Option<usize>,
-    runs: Arc<Executions<Run>>,
 }
 
 /// Makes a [`PartitionScan`].
@@ -73,17 +75,18 @@ pub struct PartitionScanBuilder {
 }
 
 impl PartitionScanBuilder {
-    /// A scan of all partitions of `catalog` through `reader`, whose template returns
-    /// `file_columns` columns followed by the partition columns. One output partition, no limit.
+    /// A scan of all partitions of `catalog` through `reader`, whose template returns the columns
+    /// of `file_schema` followed by the partition columns. One output partition, no limit.
     pub fn new(
         catalog: Arc<dyn PartitionCatalog>,
         reader: Arc<dyn PartitionReader>,
-        file_columns: usize,
+        file_schema: &Schema,
     ) -> Self {
         let spec = catalog.spec();
         let predicate = PartitionPredicate::all(spec);
-        let file_outputs = (0..file_columns)
-            .map(|column| Column::new(&format!("file column {column}"), spec.len() + column));
+        let file_fields = file_schema.fields().iter().enumerate();
+        let file_outputs =
+            file_fields.map(|(index, field)| Column::new(field.name(), spec.len() + index));
         let partition_outputs = spec
             .column_names()
             .enumerate()
@@ -101,7 +104,6 @@ impl PartitionScanBuilder {
                 outputs,
                 partitions: 1,
                 fetch: None,
-                runs: Arc::default(),
             },
         }
     }
@@ -181,27 +183,13 @@ impl PartitionScan {
 
     /// The scan with one more dynamic filter (Flink: `applyDynamicFiltering`).
     pub fn with_dynamic_filter(&self, filter: Arc<DynamicPartitionFilter>) -> Self {
-        let mut scan = self.derived();
+        let mut scan = self.clone();
         scan.dynamic_filters.push(filter);
         scan
     }
 
-    /// A copy that is executed apart from this one.
-    fn derived(&self) -> Self {
-        Self {
-            catalog: Arc::clone(&self.catalog),
-            reader: Arc::clone(&self.reader),
-            predicate: self.predicate.clone(),
-            dynamic_filters: self.dynamic_filters.clone(),
-            outputs: self.outputs.clone(),
-            partitions: self.partitions,
-            fetch: self.fetch,
-            runs: Arc::default(),
-        }
-    }
-
     fn with_template(&self, template: Arc<dyn DataSource>) -> Self {
-        let mut scan = self.derived();
+        let mut scan = self.clone();
         scan.reader = self.reader.with_template(template);
         scan
     }
@@ -221,7 +209,11 @@ impl PartitionScan {
         context: Arc<TaskContext>,
     ) -> SendableRecordBatchStream {
         let schema = Arc::clone(self.eq_properties().schema());
-        let stream = Box::pin(RecordBatchStreamAdapter::new(schema, run.stream(context)));
+        let batches = run.stream(context).map({
+            let schema = Arc::clone(&schema);
+            move |batch| with_schema(batch?, &schema)
+        });
+        let stream = Box::pin(RecordBatchStreamAdapter::new(schema, batches));
         match self.fetch {
             None => stream,
             Some(_) => {
@@ -232,29 +224,25 @@ impl PartitionScan {
         }
     }
 
-    /// Whether `filter` is a dynamic filter on partition columns that one of this scan's own
-    /// dynamic filters covers. Leaving it out saves evaluating it for each file, and the join the
-    /// barrier behind which it would make it.
-    fn covers(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
-        if !filter.is::<DynamicFilterPhysicalExpr>() {
-            return false;
-        }
-        let keys: Option<Vec<_>> = filter
-            .children()
-            .into_iter()
-            .map(|child| self.filter_key(child))
-            .collect();
-        keys.is_some_and(|keys| {
-            self.dynamic_filters
-                .iter()
-                .any(|own| keys.iter().all(|key| own.keys().contains(key)))
-        })
-    }
-
     /// `expr`, over the output columns, in the numbering of [`PartitionPredicate`].
     fn partition_expr(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         rewrite_columns(expr, &|output| self.outputs.get(output)?.clone())
     }
+}
+
+/// Some formats return a partition column as not nullable when its value is not NULL. Batches of
+/// one scan must not differ in that.
+fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    if batch.schema_ref() == schema {
+        return Ok(batch);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    Ok(RecordBatch::try_new_with_options(
+        Arc::clone(schema),
+        columns,
+        &options,
+    )?)
 }
 
 impl DataSource for PartitionScan {
@@ -272,19 +260,20 @@ impl DataSource for PartitionScan {
             context,
             sibling_state,
         } = args;
-        let run = self
-            .runs
-            .claim(&context, partition, self.partitions, |ordinal| {
-                Run::new(self, &context, ordinal, Share::Whole)
-            });
-        let run = if sibling_state.is_some() {
-            run
-        } else {
-            let share = Share::Part {
-                index: partition,
-                of: self.partitions,
-            };
-            Arc::new(Run::new(self, &context, 0, share))
+        let executions = sibling_state
+            .as_ref()
+            .and_then(|s| s.downcast_ref::<Executions<Run>>());
+        let run = match executions {
+            Some(executions) => executions.claim(&context, partition, self.partitions, || {
+                Run::new(self, &context, Share::Whole)
+            }),
+            None => {
+                let share = Share::Part {
+                    index: partition,
+                    of: self.partitions,
+                };
+                Arc::new(Run::new(self, &context, share))
+            }
         };
         Ok(self.open_run(run, partition, context))
     }
@@ -369,33 +358,25 @@ impl DataSource for PartitionScan {
         filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn DataSource>>> {
-        let (covered, offered): (Vec<_>, Vec<_>) = filters
+        // Filters known when planning have come through the table already, and by way of logical
+        // expressions: DataFusion looks columns of pushed down physical filters up by name, which
+        // is ambiguous above some joins. Only what changes while the query runs is new here.
+        let (offered, positions): (Vec<_>, Vec<_>) = filters
             .iter()
-            .cloned()
             .enumerate()
-            .partition(|(_, filter)| self.covers(filter));
-        let offered = offered.into_iter().map(|(_, filter)| filter).collect();
+            .filter(|(_, filter)| DynamicFilterTracking::classify(filter).contains_dynamic_filter())
+            .map(|(position, filter)| (Arc::clone(filter), position))
+            .unzip();
         let answer = self.template().try_pushdown_filters(offered, config)?;
-        let mut scan = match answer.updated_node {
-            Some(template) => self.with_template(template),
-            None => self.derived(),
-        };
-        if PartitionedOptions::from_config(config).static_pruning {
-            for filter in filters
-                .iter()
-                .filter_map(|filter| self.partition_expr(filter))
-            {
-                scan.predicate = scan.predicate.with_filter(&filter);
-            }
+        let mut answers = vec![PushedDown::No; filters.len()];
+        for (position, answer) in positions.into_iter().zip(answer.filters) {
+            answers[position] = answer;
         }
-        let mut answers = answer.filters;
-        for (position, _) in covered {
-            answers.insert(position, PushedDown::No);
-        }
-        Ok(
-            FilterPushdownPropagation::with_parent_pushdown_result(answers)
-                .with_updated_node(Arc::new(scan)),
-        )
+        let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
+        Ok(match answer.updated_node {
+            Some(template) => propagation.with_updated_node(Arc::new(self.with_template(template))),
+            None => propagation,
+        })
     }
 
     fn apply_expressions(
@@ -406,11 +387,7 @@ impl DataSource for PartitionScan {
     }
 
     fn create_sibling_state(&self, config: &ConfigOptions) -> Option<Arc<dyn Any + Send + Sync>> {
-        // The executions themselves are told apart in `runs`, which outlives a reset of the plan;
-        // only whether output partitions may share work is decided here.
-        config
-            .execution
-            .enable_file_stream_work_stealing
-            .then(|| Arc::new(()) as Arc<dyn Any + Send + Sync>)
+        let shares_work = config.execution.enable_file_stream_work_stealing;
+        shares_work.then(|| Arc::new(Executions::<Run>::default()) as Arc<dyn Any + Send + Sync>)
     }
 }

@@ -1,8 +1,8 @@
 //! One execution of a partitioned scan: asks the catalog, reads what it finds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::{BooleanArray, RecordBatch};
@@ -15,12 +15,16 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use super::PartitionScan;
 use super::metrics::ScanMetrics;
 use super::shared_stream::SharedStream;
-use crate::catalog::ListingContext;
-use crate::dynamic_filter::KeySlot;
+use crate::catalog::{ListingContext, PartitionCatalog};
+use crate::dynamic_filter::{DynamicPartitionFilter, KeySlot};
 use crate::options::PartitionedOptions;
 use crate::predicate::PartitionPredicate;
-use crate::reader::ReadContext;
+use crate::reader::{PartitionReader, ReadContext};
 use crate::spec::PartitionBatch;
+
+/// How many units one stream reads at a time, so that the requests for one go out while another is
+/// decoded.
+const UNITS_AT_A_TIME: usize = 2;
 
 /// A piece of the table that one stream reads: an output partition of what the reader made.
 struct Unit {
@@ -28,12 +32,13 @@ struct Unit {
     partition: usize,
 }
 
-/// The work of one execution, in a queue that all output partitions of the scan take from.
+/// The work of one execution, in a queue that output partitions of the scan take from.
 pub(super) struct Run {
     units: SharedStream<Result<Unit>>,
     /// Rows read so far by all streams, to stop early when there is a limit.
     rows: AtomicUsize,
     fetch: Option<usize>,
+    _taken: Arc<TakenSlots>,
 }
 
 /// Which partitions of the table a run reads.
@@ -46,51 +51,120 @@ pub(super) enum Share {
 }
 
 impl Run {
-    /// Prepares the `ordinal`-th execution of `scan` with `context`. Nothing happens before the
-    /// first poll.
-    pub(super) fn new(
-        scan: &PartitionScan,
-        context: &Arc<TaskContext>,
-        ordinal: usize,
-        share: Share,
-    ) -> Self {
+    /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
+    pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
+        let taken = Arc::new(TakenSlots::default());
+        let work = Work {
+            catalog: Arc::clone(&scan.catalog),
+            reader: Arc::clone(&scan.reader),
+            predicate: scan.predicate.clone(),
+            filters: scan.dynamic_filters.clone(),
+            taken: Arc::clone(&taken),
+            streams: scan.partitions,
+            metrics: ScanMetrics::new(&scan.metrics_set()),
+            share,
+        };
+        // The streams have the context as long as it is needed.
+        let context = Arc::downgrade(context);
+        let units = stream::once(async move {
+            match context.upgrade() {
+                Some(context) => work.start(&context),
+                None => stream::empty().boxed(),
+            }
+        });
+        Self {
+            units: SharedStream::new(units.flatten().fuse().boxed()),
+            rows: AtomicUsize::new(0),
+            fetch: scan.fetch,
+            _taken: taken,
+        }
+    }
+
+    /// One stream of rows, from units that no other stream of this run takes.
+    pub(super) fn stream(
+        self: Arc<Self>,
+        context: Arc<TaskContext>,
+    ) -> BoxStream<'static, Result<RecordBatch>> {
+        let run = Arc::clone(&self);
+        let units = Units(self);
+        units
+            .map(move |unit| unit.and_then(|u| u.source.open(u.partition, Arc::clone(&context))))
+            .try_flatten_unordered(UNITS_AT_A_TIME)
+            .inspect_ok(move |batch| {
+                run.rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
+            })
+            .boxed()
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.fetch
+            .is_some_and(|fetch| self.rows.load(Ordering::Relaxed) >= fetch)
+    }
+}
+
+/// The slots of dynamic filters that an execution reads, let go when it is over.
+#[derive(Default)]
+struct TakenSlots(OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>);
+
+impl Drop for TakenSlots {
+    fn drop(&mut self) {
+        for (filter, slot) in self.0.get().into_iter().flatten() {
+            filter.release(slot);
+        }
+    }
+}
+
+/// What a run needs to start.
+struct Work {
+    catalog: Arc<dyn PartitionCatalog>,
+    reader: Arc<dyn PartitionReader>,
+    predicate: PartitionPredicate,
+    filters: Vec<Arc<DynamicPartitionFilter>>,
+    taken: Arc<TakenSlots>,
+    streams: usize,
+    metrics: ScanMetrics,
+    share: Share,
+}
+
+impl Work {
+    /// Asks the catalog, and turns what it lists into units. By now the build sides of joins have
+    /// been opened, and with those of hash joins also read.
+    fn start(self, context: &Arc<TaskContext>) -> BoxStream<'static, Result<Unit>> {
+        let slots: Vec<_> = self
+            .filters
+            .iter()
+            .map(|filter| filter.take(context))
+            .collect();
+        count_filters(&slots, &self.metrics);
+        let wanted = self
+            .filters
+            .iter()
+            .zip(&slots)
+            .fold(self.predicate, |wanted, (filter, slot)| {
+                wanted.with_keys(filter.keys(), Arc::clone(slot))
+            });
+        if let Share::Whole = self.share {
+            // Of other shares, some may still come and want the slots too.
+            self.taken
+                .0
+                .get_or_init(|| self.filters.into_iter().zip(slots).collect());
+        }
+
         let options = PartitionedOptions::from_config(context.session_config().options());
-        let metrics = ScanMetrics::new(&scan.metrics_set());
         let listing = ListingContext {
             runtime: context.runtime_env(),
             concurrency: options.list_concurrency.max(1),
-            metrics: metrics.clone(),
+            metrics: self.metrics.clone(),
         };
         let read = ReadContext {
             runtime: context.runtime_env(),
             config: Arc::clone(context.session_config().options()),
-            streams: scan.partitions,
-            metrics: metrics.clone(),
+            streams: self.streams,
+            metrics: self.metrics,
         };
-        let slots: Vec<_> = scan
-            .dynamic_filters
-            .iter()
-            .map(|filter| filter.consumer_slot(context, ordinal))
-            .collect();
-        let wanted = scan
-            .dynamic_filters
-            .iter()
-            .zip(&slots)
-            .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
-                wanted.with_keys(filter.keys(), Arc::clone(slot))
-            });
-
-        let catalog = Arc::clone(&scan.catalog);
-        let batches = stream::once({
-            let wanted = wanted.clone();
-            async move {
-                count_filters(&slots, &listing.metrics);
-                catalog.list(wanted, listing)
-            }
-        })
-        .flatten();
-        let reader = Arc::clone(&scan.reader);
-        let units = batches
+        let (reader, share) = (self.reader, self.share);
+        self.catalog
+            .list(wanted.clone(), listing)
             .try_filter_map(move |batch| {
                 let (reader, read, wanted) = (Arc::clone(&reader), read.clone(), wanted.clone());
                 async move {
@@ -112,33 +186,8 @@ impl Run {
                     })
                 }))
             })
-            .try_flatten();
-        Self {
-            units: SharedStream::new(units.fuse().boxed()),
-            rows: AtomicUsize::new(0),
-            fetch: scan.fetch,
-        }
-    }
-
-    /// One stream of rows, from units that no other stream of this run takes.
-    pub(super) fn stream(
-        self: Arc<Self>,
-        context: Arc<TaskContext>,
-    ) -> BoxStream<'static, Result<RecordBatch>> {
-        let run = Arc::clone(&self);
-        let units = Units(self);
-        units
-            .map(move |unit| unit.and_then(|u| u.source.open(u.partition, Arc::clone(&context))))
             .try_flatten()
-            .inspect_ok(move |batch| {
-                run.rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
-            })
             .boxed()
-    }
-
-    fn is_satisfied(&self) -> bool {
-        self.fetch
-            .is_some_and(|fetch| self.rows.load(Ordering::Relaxed) >= fetch)
     }
 }
 

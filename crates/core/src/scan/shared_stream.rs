@@ -1,6 +1,7 @@
 //! [`SharedStream`]: one stream that several tasks take items from.
 
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures::StreamExt;
@@ -14,6 +15,8 @@ use futures::stream::BoxStream;
 pub(super) struct SharedStream<T> {
     stream: Mutex<BoxStream<'static, T>>,
     waiters: Arc<Waiters>,
+    /// Whether somebody has found the stream locked since it was last let go.
+    contended: AtomicBool,
 }
 
 impl<T> SharedStream<T> {
@@ -22,25 +25,39 @@ impl<T> SharedStream<T> {
         Self {
             stream: Mutex::new(stream),
             waiters: Arc::default(),
+            contended: AtomicBool::new(false),
         }
     }
 
     pub(super) fn poll_next(&self, cx: &Context<'_>) -> Poll<Option<T>> {
-        // Before trying the lock: whoever holds it wakes the waiters after letting it go.
+        // Before trying the lock, so that whoever holds it can wake this poller.
         self.waiters.add(cx.waker());
-        let next = {
-            let mut stream = match self.stream.try_lock() {
-                Ok(stream) => stream,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return Poll::Pending,
-            };
-            let waker = Waker::from(Arc::clone(&self.waiters));
-            stream.poll_next_unpin(&mut Context::from_waker(&waker))
+        let mut locked = self.try_lock();
+        if locked.is_none() {
+            self.contended.store(true, Ordering::SeqCst);
+            // It may have been let go just before.
+            locked = self.try_lock();
+        }
+        let Some(mut stream) = locked else {
+            return Poll::Pending;
         };
-        if next.is_ready() {
+        let waker = Waker::from(Arc::clone(&self.waiters));
+        let next = stream.poll_next_unpin(&mut Context::from_waker(&waker));
+        drop(stream);
+        // Those who came meanwhile may have missed a wakeup of the stream, and this poller may be
+        // dropped before it polls again.
+        if self.contended.swap(false, Ordering::SeqCst) || next.is_ready() {
             self.waiters.wake_by_ref();
         }
         next
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, BoxStream<'static, T>>> {
+        match self.stream.try_lock() {
+            Ok(stream) => Some(stream),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 
@@ -72,7 +89,8 @@ impl Wake for Waiters {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicUsize;
 
     use datafusion::common::runtime::SpawnedTask;
     use futures::stream;
@@ -119,5 +137,38 @@ mod tests {
             items.push(n);
         }
         assert_eq!(items, [0, 1, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_wakeup_while_the_stream_is_locked_reaches_those_who_found_it_so() {
+        struct Counter(AtomicUsize);
+        impl Wake for Counter {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        let late = Arc::new(Counter(AtomicUsize::new(0)));
+        let late_waker = Waker::from(Arc::clone(&late));
+        // Wakes itself, and only then another poller finds it locked.
+        let itself: Arc<OnceLock<Arc<SharedStream<()>>>> = Arc::default();
+        let inner = Arc::clone(&itself);
+        let shared = Arc::new(SharedStream::new(
+            stream::poll_fn(move |cx: &mut Context<'_>| {
+                cx.waker().wake_by_ref();
+                let found = inner
+                    .get()
+                    .unwrap()
+                    .poll_next(&Context::from_waker(&late_waker));
+                assert!(found.is_pending());
+                Poll::Pending
+            })
+            .boxed(),
+        ));
+        itself
+            .set(Arc::clone(&shared))
+            .unwrap_or_else(|_| panic!("set once"));
+        let first = shared.poll_next(&Context::from_waker(Waker::noop()));
+        assert!(first.is_pending());
+        assert_eq!(late.0.load(Ordering::SeqCst), 1);
     }
 }
