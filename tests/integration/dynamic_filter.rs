@@ -1,5 +1,7 @@
 //! Joins whose build side decides which directories of the probe side are listed.
 
+use std::sync::Arc;
+
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionConfig;
 use datafusion_partitioned_test_utils::{node_metric, scan_metric};
@@ -302,7 +304,7 @@ async fn the_rule_changes_nothing_the_second_time() {
     let fixture = star(config()).await;
     let plan = fixture.plan(TUPLES).await.unwrap();
     let text = displayable(plan.as_ref()).indent(false).to_string();
-    let options = fixture.ctx.copied_config().options().clone();
+    let options = Arc::clone(fixture.ctx.copied_config().options());
     let again = InsertDynamicPartitionFilter
         .optimize(plan, &options)
         .unwrap();
