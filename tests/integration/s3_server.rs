@@ -91,6 +91,15 @@ impl S3Server {
             .build()
     }
 
+    /// The options of a statement of the shell that make it use this server.
+    pub(crate) fn shell_options(&self) -> String {
+        format!(
+            "'aws.endpoint' '{}', 'aws.allow_http' 'true', 'aws.region' 'us-east-1', \
+             'aws.access_key_id' '{ACCESS_KEY}', 'aws.secret_access_key' '{SECRET_KEY}'",
+            self.endpoint
+        )
+    }
+
     /// The requests since the last [`clear`](Self::clear), in the order of their arrival.
     pub(crate) fn requests(&self) -> Vec<S3Request> {
         self.log.with(|requests| requests.clone())

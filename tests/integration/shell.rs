@@ -1,8 +1,12 @@
 //! The shell `dfp`, from its arguments to its output.
 
+use std::sync::Arc;
+
 use datafusion_partitioned_cli::{Input, Outcome, run};
+use datafusion_partitioned_test_utils::Lake;
 
 use crate::common::csv_tree;
+use crate::s3_server::{BUCKET, S3Server};
 
 /// Runs the shell with standard input that is no terminal; gives outcome, output and errors.
 async fn dfp(arguments: &[&str], input: &str) -> (Outcome, String, String) {
@@ -111,4 +115,37 @@ async fn a_default_connector_needs_no_options() {
     );
     let (_, output, errors) = dfp(&["-q", "--format", "csv"], &sql).await;
     assert_eq!((output.as_str(), errors.as_str()), ("id\n1\n2\n", ""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn s3_locations_and_no_secret_in_the_output() {
+    let server = S3Server::start().await.unwrap();
+    let store = Arc::new(server.client().unwrap());
+    let lake = Lake::new(&format!("s3://{BUCKET}/"), store).unwrap();
+    for p in 1..=3 {
+        lake.put_text(&format!("t/p={p}/f.csv"), &format!("id\n{p}\n"))
+            .await
+            .unwrap();
+    }
+    server.clear();
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) \
+         LOCATION 's3://{BUCKET}/t/' OPTIONS ('connector' 'filesystem', {}); \
+         SELECT id FROM t WHERE p = 2; SHOW CREATE TABLE t; EXPLAIN SELECT * FROM t",
+        server.shell_options()
+    );
+    let (outcome, output, errors) = dfp(&["-q", "--format", "csv", "-c", &sql], "").await;
+    assert_eq!((outcome, errors.as_str()), (Outcome::Success, ""));
+    assert!(output.starts_with("id\n2\n"), "{output}");
+    assert!(!output.contains("integration-secret"), "{output}");
+    assert!(server.mentioning("p=1/").is_empty());
+
+    let wrong = sql.replace("integration-secret", "wrong");
+    let (outcome, output, errors) = dfp(&["-q", "-c", &wrong], "").await;
+    assert_eq!(outcome, Outcome::Failure);
+    assert!(
+        errors.contains("cannot list the partitions in 't'"),
+        "{errors}"
+    );
+    assert!(!format!("{output}{errors}").contains("wrong"), "{errors}");
 }
