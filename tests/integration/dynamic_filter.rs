@@ -106,7 +106,7 @@ async fn the_plan_shows_both_ends_and_the_join_is_left_alone() {
       PartitionKeyCollectorExec: keys=[y@0, m@1]
         FilterExec: name@2 = now, projection=[y@0, m@1]
           DataSourceExec: partitions=1, partition_sizes=[1]
-      DataSourceExec: partitions=directories(t), partitioned_by=[year, month], dynamic_filters=[(year@0, month@1)], projection=[id, year, month], file_type=csv, has_header=true
+      DataSourceExec: partitions=directories(memory://lake/t), partitioned_by=[year, month], dynamic_filters=[(year@0, month@1)], projection=[id, year, month], file_type=csv, has_header=true
     ");
 
     fixture
@@ -118,7 +118,7 @@ async fn the_plan_shows_both_ends_and_the_join_is_left_alone() {
     HashJoinExec: mode=CollectLeft, join_type=Inner, on=[(y@0, year@1), (m@1, month@2)], projection=[id@2]
       FilterExec: name@2 = now, projection=[y@0, m@1]
         DataSourceExec: partitions=1, partition_sizes=[1]
-      DataSourceExec: partitions=directories(t), partitioned_by=[year, month], projection=[id, year, month], file_type=csv, has_header=true
+      DataSourceExec: partitions=directories(memory://lake/t), partitioned_by=[year, month], projection=[id, year, month], file_type=csv, has_header=true
     ");
 
     let fixture = star(partitioned_joins()).await;
@@ -130,7 +130,7 @@ async fn the_plan_shows_both_ends_and_the_join_is_left_alone() {
           FilterExec: name@2 = now, projection=[y@0, m@1]
             DataSourceExec: partitions=1, partition_sizes=[1]
       RepartitionExec: partitioning=Hash([year@1, month@2], 2), input_partitions=2
-        DataSourceExec: partitions=directories(t), partitioned_by=[year, month], dynamic_filters=[(year@0, month@1)], projection=[id, year, month], file_type=csv, has_header=true
+        DataSourceExec: partitions=directories(memory://lake/t), partitioned_by=[year, month], dynamic_filters=[(year@0, month@1)], projection=[id, year, month], file_type=csv, has_header=true
     ");
 }
 

@@ -145,7 +145,7 @@ async fn directory_that_is_not_of_the_declared_type() {
         "SELECT count(*) FROM t",
     ] {
         let error = fixture.error(query).await;
-        assert_mentions(&error, &["'p'", "'abc'", "Int32", "t/p=abc"]);
+        assert_mentions(&error, &["'p'", "'abc'", "Int32", "memory://lake/t/p=abc"]);
     }
 }
 
@@ -156,7 +156,7 @@ async fn directory_that_is_no_partition() {
     for query in ["SELECT * FROM t", "SELECT * FROM t WHERE q = 'a'"] {
         assert_mentions(
             &fixture.error(query).await,
-            &["q=<value>", "'backup'", "t/p=1/backup"],
+            &["q=<value>", "'backup'", "memory://lake/t/p=1/backup"],
         );
     }
 }
@@ -177,7 +177,10 @@ async fn failing_listing_is_never_an_empty_result() {
             "SELECT count(*) FROM t WHERE p = 2",
         ];
         for query in queries {
-            assert_mentions(&fixture.error(query).await, &["cannot list", "'t"]);
+            assert_mentions(
+                &fixture.error(query).await,
+                &["cannot list", "'memory://lake/t"],
+            );
         }
     }
     // A later page of a flat listing.
@@ -318,4 +321,51 @@ async fn partition_columns_that_no_directory_can_spell() {
         &fixture.error(&sql).await,
         &["'p'", "'u'", "List", "no directory name"],
     );
+}
+
+#[tokio::test]
+async fn data_files_above_every_partition_are_no_empty_table() {
+    let fixture = table().await;
+    let create = |name: &str, columns: &str, location: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE {name} (id BIGINT, p INT, q TEXT, r INT) STORED AS CSV \
+             PARTITIONED BY ({columns}) LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+            fixture.lake.location(location)
+        )
+    };
+    fixture.run(&create("deep", "p, q, r", "t/")).await.unwrap();
+    let error = fixture.error("SELECT count(*) FROM deep").await;
+    assert_mentions(
+        &error,
+        &[
+            "'memory://lake/t'",
+            "p=<value>/q=<value>/r=<value>/",
+            "too many",
+        ],
+    );
+    fixture
+        .run(&create("low", "p, q", "t/p=1/q=a/"))
+        .await
+        .unwrap();
+    for query in [
+        "SELECT count(*) FROM low",
+        "SELECT id FROM low WHERE p = 1 AND q = 'a'",
+    ] {
+        assert_mentions(&fixture.error(query).await, &["a level too deep"]);
+    }
+    fixture
+        .run(&create("none", "p, q", "nothing/"))
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows("SELECT count(*) FROM none WHERE p = 1").await,
+        ["0"]
+    );
+}
+
+#[tokio::test]
+async fn a_partition_column_that_is_not_null() {
+    let fixture = table().await;
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("p INT", "p INT NOT NULL");
+    assert_mentions(&fixture.error(&sql).await, &["'p'", "'u'", "NOT NULL"]);
 }

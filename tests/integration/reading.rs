@@ -319,7 +319,7 @@ async fn the_plan_names_each_filter_on_partitions_once() {
         .to_string();
     insta::assert_snapshot!(plan, @r"
     FilterExec: id@0 > 0 AND (q@1 = x OR id@0 = 2), projection=[id@0]
-      DataSourceExec: partitions=directories(t), partitioned_by=[p, q], partition_filters=[p@0 = 1, q@1 = x OR id@2 = 2], projection=[id, q], file_type=csv, has_header=true
+      DataSourceExec: partitions=directories(memory://lake/t), partitioned_by=[p, q], partition_filters=[p@0 = 1, q@1 = x OR id@2 = 2], projection=[id, q], file_type=csv, has_header=true
     ");
 }
 

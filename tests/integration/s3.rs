@@ -133,7 +133,7 @@ async fn a_bucket_that_is_not_there_is_an_error() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("cannot list the partitions in 't'"),
+            error.contains("cannot list the partitions in 's3://missing/t'"),
             "{error}"
         );
     }

@@ -1,6 +1,7 @@
 //! Which of the objects that a listing returns are data files.
 
 use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::object_store::ObjectStoreUrl;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
@@ -9,10 +10,14 @@ use object_store::{ObjectMeta, ObjectStore};
 ///
 /// # Errors
 /// When the listing fails. A directory that does not exist has no files on most stores.
-pub async fn list_data_files(store: &dyn ObjectStore, directory: &Path) -> Result<Vec<ObjectMeta>> {
+pub async fn list_data_files(
+    store: &dyn ObjectStore,
+    store_url: &ObjectStoreUrl,
+    directory: &Path,
+) -> Result<Vec<ObjectMeta>> {
     store
         .list(Some(directory))
-        .map_err(|error| listing_error(directory, error))
+        .map_err(|error| listing_error(store_url, directory, error))
         .try_filter(|object| std::future::ready(is_data_file(directory, object, |_, _| false)))
         .try_collect()
         .await
@@ -40,9 +45,20 @@ pub(crate) fn is_hidden(name: &str) -> bool {
     name.starts_with(['_', '.'])
 }
 
-pub(crate) fn listing_error(directory: &Path, error: object_store::Error) -> DataFusionError {
-    DataFusionError::ObjectStore(Box::new(error))
-        .context(format!("cannot list the partitions in '{directory}'"))
+/// The URL of `path`, for people: nothing in it is escaped.
+pub(crate) fn url_of(store_url: &ObjectStoreUrl, path: &Path) -> String {
+    format!("{store_url}{path}")
+}
+
+pub(crate) fn listing_error(
+    store_url: &ObjectStoreUrl,
+    directory: &Path,
+    error: object_store::Error,
+) -> DataFusionError {
+    DataFusionError::ObjectStore(Box::new(error)).context(format!(
+        "cannot list the partitions in '{}'",
+        url_of(store_url, directory)
+    ))
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use datafusion_partitioned_core::{
 };
 use futures::stream::BoxStream;
 
+use crate::data_file::url_of;
 use crate::observed::Observed;
-use crate::walk::Walk;
+use crate::walk::{Found, Walk};
 
 /// The partitions of a table whose directories spell them, such as
 /// `sales/year=2024/month=07/part-0.parquet`.
@@ -74,6 +75,7 @@ impl PartitionCatalog for DirectoryCatalog {
             observed: Arc::clone(&self.observed),
             wanted,
             context,
+            found: Found::default(),
         };
         walk.run()
     }
@@ -89,6 +91,9 @@ impl PartitionCatalog for DirectoryCatalog {
     }
 
     fn describe(&self) -> String {
-        format!("directories({})", self.root.prefix())
+        format!(
+            "directories({})",
+            url_of(&self.root.object_store(), self.root.prefix())
+        )
     }
 }

@@ -13,12 +13,13 @@
 //! level, a directory all of whose directories are wanted is listed flat itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
 };
 use datafusion::arrow::compute::{filter_record_batch, take_arrays};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_partitioned_core::{
     HiveLayout, ListingContext, PartitionBatch, PartitionPredicate, PartitionSource, PartitionSpec,
@@ -28,7 +29,7 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
-use crate::data_file::{is_data_file, is_hidden, listing_error};
+use crate::data_file::{is_data_file, is_hidden, listing_error, url_of};
 use crate::local::{check_local_directory, is_local, list_local_directories};
 use crate::observed::Observed;
 
@@ -42,6 +43,15 @@ pub(crate) struct Walk {
     pub(crate) observed: Arc<Observed>,
     pub(crate) wanted: PartitionPredicate,
     pub(crate) context: ListingContext,
+    pub(crate) found: Found,
+}
+
+/// What a walk has come across.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    partitions: AtomicUsize,
+    /// Whether there was a data file above the last partition level.
+    misplaced: AtomicBool,
 }
 
 /// The directories of one level that may hold wanted partitions.
@@ -59,7 +69,7 @@ impl Walk {
             let store = walk.context.runtime.object_store(&walk.root)?;
             if is_local(store.as_ref()) {
                 check_local_directory(walk.root.prefix())
-                    .map_err(|error| listing_error(walk.root.prefix(), error))?;
+                    .map_err(|error| walk.error(walk.root.prefix(), error))?;
             }
             let levels = walk.descend(&store).await?;
             let directories = levels.into_iter().flat_map(|level| {
@@ -67,10 +77,16 @@ impl Walk {
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
             });
             let directories: Vec<_> = directories.collect();
+            // The root itself, listed flat, shows whether there is any partition at all.
+            let is_whole_table = matches!(&directories[..], [(level, _)] if level.is_root());
+            let checked = Arc::clone(&walk);
+            let check = stream::once(async move { checked.check_found() })
+                .filter_map(|checked| std::future::ready(checked.err().map(Err)))
+                .take(usize::from(is_whole_table));
             let batches = stream::iter(directories)
                 .map(move |(level, row)| walk.list_below(&store, &level, row))
                 .flatten_unordered(concurrency);
-            Ok::<_, DataFusionError>(batches)
+            Ok::<_, DataFusionError>(batches.chain(check))
         })
         .try_flatten()
         .boxed()
@@ -92,6 +108,10 @@ impl Walk {
                 break;
             }
             let (children, parents) = self.list_level(store, &level, column).await?;
+            if column == 0 && children.directories.is_empty() {
+                // Nothing to choose from: what is there instead?
+                break;
+            }
             let wanted = self.wanted(&children);
             if !self.wanted.constrains_from(column + 1) {
                 let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
@@ -163,7 +183,7 @@ impl Walk {
             .map(|directory| name_from_end(directory, 0))
             .collect();
         self.layout.parse_level(&self.spec, column, &names, |row| {
-            directories[row].to_string()
+            self.url_of(&directories[row])
         })
     }
 
@@ -200,7 +220,7 @@ impl Walk {
         self.context.metrics.list_requests.add(1);
         let mut objects = store.list(Some(directory));
         while let Some(object) = objects.next().await {
-            let object = object.map_err(|error| listing_error(directory, error))?;
+            let object = object.map_err(|error| self.error(directory, error))?;
             if self.is_data(directory, known, &object) {
                 return Ok(true);
             }
@@ -232,7 +252,7 @@ impl Walk {
             let listing = store.list_with_delimiter(Some(&directory)).await;
             listing.map(|listing| listing.common_prefixes)
         };
-        let directories = listing.map_err(|error| listing_error(&directory, error))?;
+        let directories = listing.map_err(|error| self.error(&directory, error))?;
         let is_visible = |directory: &Path| {
             directory
                 .filename()
@@ -260,8 +280,9 @@ impl Walk {
         stream::once(async move {
             walk.context.metrics.list_requests.add(1);
             let objects = store.list(Some(&directory));
+            let failed = Arc::clone(&walk);
             let chunks = objects
-                .map_err(move |error| listing_error(&directory, error))
+                .map_err(move |error| failed.error(&directory, error))
                 .try_chunks(OBJECTS_PER_BATCH)
                 .map_err(|error| error.1);
             chunks.try_filter_map(move |objects| {
@@ -291,6 +312,9 @@ impl Walk {
         let mut bytes = 0;
         for object in objects {
             if !self.is_data(directory, known, &object) {
+                if is_data_file(directory, &object, |_, _| false) {
+                    self.found.misplaced.store(true, Ordering::Relaxed);
+                }
                 continue;
             }
             bytes += object.size as usize;
@@ -303,12 +327,15 @@ impl Walk {
             }
         }
         if !sources.is_empty() {
+            self.found
+                .partitions
+                .fetch_add(sources.len(), Ordering::Relaxed);
             self.observed.record_bytes(bytes, sources.len());
         }
 
         let rows = UInt32Array::from_value(row as u32, sources.len());
         let mut columns = take_arrays(level.values.columns(), &rows, None)?;
-        let path_of = |row: usize| sources[row].location.to_string();
+        let path_of = |row: usize| self.url_of(&sources[row].location);
         for column in known..self.spec.len() {
             // Each location ends with the names of the missing levels.
             let names: Vec<&str> = sources
@@ -323,6 +350,32 @@ impl Walk {
         PartitionBatch::try_new(self.batch(columns, sources.len())?, sources)
     }
 
+    /// Fails when the table has data files, and all of them above the last partition level.
+    fn check_found(&self) -> Result<()> {
+        let found = &self.found;
+        if found.partitions.load(Ordering::Relaxed) > 0 || !found.misplaced.load(Ordering::Relaxed)
+        {
+            return Ok(());
+        }
+        plan_err!(
+            "no partition below '{}', but data files: expected directories '{}'; does PARTITIONED \
+             BY name a column too many, or is LOCATION a level too deep?",
+            self.url_of(self.root.prefix()),
+            self.spec
+                .column_names()
+                .map(|name| format!("{name}=<value>/"))
+                .collect::<String>()
+        )
+    }
+
+    fn url_of(&self, path: &Path) -> String {
+        url_of(&self.root.object_store(), path)
+    }
+
+    fn error(&self, directory: &Path, error: object_store::Error) -> DataFusionError {
+        listing_error(&self.root.object_store(), directory, error)
+    }
+
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = self.spec.prefix(columns.len());
@@ -334,6 +387,10 @@ impl Walk {
 }
 
 impl Level {
+    fn is_root(&self) -> bool {
+        self.values.num_columns() == 0
+    }
+
     fn filter(self, keep: &BooleanArray) -> Result<Self> {
         let directories = self
             .directories

@@ -17,12 +17,18 @@ pub(crate) async fn prompt<W: Write + Send>(
     quiet: bool,
     errors: &mut (impl Write + Send),
 ) -> Result<(), ShellError> {
-    let mut editor = DefaultEditor::new().map_err(ShellError::Terminal)?;
+    let mut history = vec![];
     if !quiet {
         greet(shell.output()).map_err(|_| ShellError::OutputClosed)?;
     }
     loop {
-        let entry = read_entry(&mut editor, |text| shell.is_complete(text));
+        // The editor catches Ctrl-C as long as it lives. It must not while a statement runs, which
+        // could not be ended otherwise.
+        let entry = editor(&history)
+            .and_then(|mut editor| read_entry(&mut editor, |text| shell.is_complete(text)));
+        if let Ok(Entry::Statements(sql)) = &entry {
+            history.push(sql.trim_end().to_owned());
+        }
         match entry.map_err(ShellError::Terminal)? {
             Entry::Statements(sql) => match shell.execute("the prompt", &sql).await {
                 Ok(()) => {}
@@ -32,6 +38,13 @@ pub(crate) async fn prompt<W: Write + Send>(
                 Err(error) => return Err(error),
             },
             Entry::Cancelled => {}
+            Entry::Unknown(command) => {
+                let _ = writeln!(
+                    errors,
+                    "unknown command '{command}'; statements end with ';', leave with \\q or Ctrl-D. \
+                     Try SHOW TABLES; or DESCRIBE t;"
+                );
+            }
             Entry::Quit => return Ok(()),
         }
     }
@@ -42,7 +55,18 @@ pub(crate) async fn prompt<W: Write + Send>(
 enum Entry {
     Statements(String),
     Cancelled,
+    /// A word that is no SQL, as other shells have.
+    Unknown(String),
     Quit,
+}
+
+/// An editor that knows what was typed before, in this run of the shell.
+fn editor(history: &[String]) -> Result<DefaultEditor, ReadlineError> {
+    let mut editor = DefaultEditor::new()?;
+    for entry in history {
+        editor.add_history_entry(entry)?;
+    }
+    Ok(editor)
 }
 
 /// Reads lines until the text is complete.
@@ -66,6 +90,9 @@ fn read_entry(
         if text.is_empty() && is_quit(&line) {
             return Ok(Entry::Quit);
         }
+        if text.is_empty() && is_command(&line) {
+            return Ok(Entry::Unknown(line.trim().to_owned()));
+        }
         if text.is_empty() && line.trim().is_empty() {
             continue;
         }
@@ -80,8 +107,16 @@ fn read_entry(
 fn greet(output: &mut impl Write) -> io::Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     writeln!(output, "dfp {version} (DataFusion {DATAFUSION_VERSION})")?;
-    writeln!(output, "End statements with ';', and leave with \\q\n")?;
+    writeln!(
+        output,
+        "End statements with ';', and leave with \\q or Ctrl-D\n"
+    )?;
     output.flush()
+}
+
+fn is_command(line: &str) -> bool {
+    let word = line.trim();
+    word.starts_with('\\') || word.eq_ignore_ascii_case("help") || word == "?"
 }
 
 fn is_quit(line: &str) -> bool {
@@ -101,5 +136,13 @@ mod tests {
             assert!(is_quit(line), "{line}");
         }
         assert!(!is_quit("SELECT quit"));
+    }
+
+    #[test]
+    fn commands_of_other_shells_are_no_statements() {
+        for line in ["\\d", " \\? ", "help", "HELP", "?"] {
+            assert!(is_command(line), "{line}");
+        }
+        assert!(!is_command("SELECT '\\d'"));
     }
 }

@@ -52,7 +52,8 @@ impl DeclaredColumns {
                         .map(|f| f.name().as_str())
                         .collect();
                     plan_err!(
-                        "partition column '{name}' of table '{}' is not among its columns ({})",
+                        "partition column '{name}' of table '{}' is not among its columns ({}); \
+                         declare it there, or write PARTITIONED BY ({name} <type>)",
                         command.name,
                         known.join(", ")
                     )
@@ -68,6 +69,14 @@ impl DeclaredColumns {
                 field.name(),
                 command.name,
                 field.data_type()
+            );
+        }
+        if let Some(field) = partition_fields.iter().find(|field| !field.is_nullable()) {
+            return plan_err!(
+                "partition column '{}' of table '{}' is NOT NULL, but a directory may stand for NULL; \
+                 leave NOT NULL out",
+                field.name(),
+                command.name
             );
         }
         let spec = PartitionSpec::try_new(partition_fields)?;

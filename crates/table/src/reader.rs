@@ -59,7 +59,9 @@ impl FilePartitionReader {
                 None => {
                     let store = context.runtime.object_store(&config.object_store_url)?;
                     context.metrics.list_requests.add(1);
-                    listed = list_data_files(store.as_ref(), &source.location).await?;
+                    listed =
+                        list_data_files(store.as_ref(), &config.object_store_url, &source.location)
+                            .await?;
                     &listed
                 }
             };
