@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::SessionConfig;
+use datafusion_partitioned::core::PartitionScan;
 use datafusion_partitioned_test_utils::{node_metric, scan_metric};
 use insta::assert_snapshot;
 
@@ -332,4 +334,13 @@ async fn keys_that_cannot_be_compared_keep_everything() {
         .unwrap();
     let sql = "SELECT t.id FROM t JOIN d ON struct(t.year, t.month) = struct(d.y, d.m)";
     assert_eq!(fixture.rows(sql).await, ["202301", "202302", "202407"]);
+}
+
+#[tokio::test]
+async fn a_scan_says_on_which_columns_it_takes_filters() {
+    let fixture = star(config()).await;
+    let plan = fixture.plan("SELECT month, id, year FROM t").await.unwrap();
+    let scan = plan.downcast_ref::<DataSourceExec>().unwrap();
+    let scan = scan.data_source().downcast_ref::<PartitionScan>().unwrap();
+    assert_eq!(scan.accepted_filter_columns(), [0, 2]);
 }

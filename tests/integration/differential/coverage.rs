@@ -9,6 +9,8 @@ use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion_partitioned::dynamic_filter::PartitionKeyCollectorExec;
 use datafusion_partitioned_test_utils::{node_metric, scan_metric};
 
+use super::settings::Settings;
+
 /// The types of joins that prune.
 const JOIN_TYPES: [&str; 6] = [
     "Inner",
@@ -25,6 +27,8 @@ pub(super) struct Coverage {
     pruned_static: usize,
     pruned_dynamic: usize,
     pruned_by_bounds: usize,
+    /// Without `enable_file_stream_work_stealing`, where each output partition lists for itself.
+    pruned_without_stealing: usize,
     /// By the type of the join and whether its build side is collected into one partition.
     pruned_by_join: BTreeMap<(String, bool), usize>,
     /// Queries that fail in memory as well.
@@ -35,7 +39,7 @@ pub(super) struct Coverage {
 
 impl Coverage {
     /// Takes a plan that has been executed with dynamic partition filters.
-    pub(super) fn count(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+    pub(super) fn count(&mut self, plan: &Arc<dyn ExecutionPlan>, settings: &Settings) {
         self.queries += 1;
         self.pruned_static += usize::from(scan_metric(plan, "partitions_pruned_static") > 0);
         if scan_metric(plan, "partitions_pruned_dynamic") == 0 {
@@ -44,6 +48,7 @@ impl Coverage {
         self.pruned_dynamic += 1;
         let overflowed = node_metric(plan, "PartitionKeyCollectorExec", "key_set_overflowed");
         self.pruned_by_bounds += usize::from(overflowed > 0);
+        self.pruned_without_stealing += usize::from(!settings.work_stealing);
         let mut joins = HashSet::new();
         joins_with_filters(plan, &mut joins);
         // Of several joins it is not known which one has pruned.
@@ -65,6 +70,10 @@ impl Coverage {
             "too little dynamic pruning"
         );
         assert!(self.pruned_by_bounds > 0, "no pruning by bounds");
+        assert!(
+            self.pruned_without_stealing > 0,
+            "no pruning without work stealing"
+        );
         for join_type in JOIN_TYPES {
             let mut joins = self.pruned_by_join.keys();
             let seen = joins.any(|(other, _)| other == join_type);
@@ -84,6 +93,7 @@ impl fmt::Display for Coverage {
         writeln!(f, "{} with static pruning", self.pruned_static)?;
         writeln!(f, "{} with dynamic pruning", self.pruned_dynamic)?;
         writeln!(f, "{} of these by bounds", self.pruned_by_bounds)?;
+        writeln!(f, "{} without work stealing", self.pruned_without_stealing)?;
         for ((join_type, collects), count) in &self.pruned_by_join {
             let mode = if *collects {
                 "CollectLeft"

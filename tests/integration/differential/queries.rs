@@ -26,6 +26,7 @@ pub(super) enum Output {
     Count,
     Groups,
     Extremes,
+    Limit,
 }
 
 #[derive(Debug, Clone)]
@@ -154,7 +155,7 @@ pub(super) fn query() -> impl Strategy<Value = Query> {
         8 => join(facts(2), dimensions(1)),
         2 => facts(2),
     ];
-    let output = select(&[Rows, Rows, Rows, Keys, Count, Groups, Extremes][..]);
+    let output = select(&[Rows, Rows, Rows, Keys, Count, Groups, Extremes, Limit][..]);
     (
         from,
         option::weighted(0.4, predicate()),

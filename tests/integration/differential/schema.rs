@@ -17,7 +17,7 @@ use datafusion::arrow::array::{
     ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, StringViewArray, UInt32Array,
 };
 use datafusion::arrow::compute::{cast, take_record_batch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
@@ -45,17 +45,19 @@ pub(super) enum KeyType {
     BigInt,
     Text,
     Date,
+    Timestamp,
     Boolean,
     Decimal,
     Double,
 }
 
 impl KeyType {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Int,
         Self::BigInt,
         Self::Text,
         Self::Date,
+        Self::Timestamp,
         Self::Boolean,
         Self::Decimal,
         Self::Double,
@@ -97,6 +99,12 @@ impl KeyType {
                 ("1969-12-31", "19691231"),
                 ("2024-03-01", "2024-03-01"),
             ],
+            Self::Timestamp => &[
+                ("2024-02-29 00:00:00", "2024-02-29"),
+                ("2024-02-29 12:30:00.5", "2024-02-29T12:30:00.500"),
+                ("1969-12-31 23:59:59", "1969-12-31T23:59:59Z"),
+                ("1970-01-01 00:00:00", "1970-01-01 00:00:00"),
+            ],
             Self::Boolean => &[("true", "TRUE"), ("false", "f")],
             Self::Decimal => &[
                 ("1.10", "1.1"),
@@ -122,6 +130,7 @@ impl KeyType {
             Self::BigInt => "BIGINT",
             Self::Text => "TEXT",
             Self::Date => "DATE",
+            Self::Timestamp => "TIMESTAMP",
             Self::Boolean => "BOOLEAN",
             Self::Decimal => "DECIMAL(10, 2)",
             Self::Double => "DOUBLE",
@@ -134,6 +143,7 @@ impl KeyType {
             Self::BigInt => DataType::Int64,
             Self::Text => DataType::Utf8View,
             Self::Date => DataType::Date32,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Nanosecond, None),
             Self::Boolean => DataType::Boolean,
             Self::Decimal => DataType::Decimal128(10, 2),
             Self::Double => DataType::Float64,
@@ -147,6 +157,7 @@ impl KeyType {
             Self::BigInt => DataType::Decimal128(20, 1),
             Self::Text => DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8)),
             Self::Date => DataType::Date64,
+            Self::Timestamp => DataType::Timestamp(TimeUnit::Millisecond, None),
             Self::Boolean => DataType::Boolean,
             Self::Decimal => DataType::Decimal128(14, 3),
             Self::Double => DataType::Float32,
@@ -333,7 +344,8 @@ impl Dataset {
         }
     }
 
-    pub(super) fn has_negative_zero(&self) -> bool {
+    /// Whether there may be a -0.0 or a NaN.
+    pub(super) fn has_special_numbers(&self) -> bool {
         self.types.contains(&KeyType::Double)
     }
 
@@ -352,7 +364,7 @@ impl Dataset {
             KeyType::Int | KeyType::BigInt => text.to_owned(),
             KeyType::Decimal if key.is_multiple_of(2) => text.to_owned(),
             KeyType::Text => format!("'{}'", text.replace('\'', "''")),
-            KeyType::Date => format!("DATE '{text}'"),
+            KeyType::Date | KeyType::Timestamp => format!("{} '{text}'", key_type.sql()),
             KeyType::Boolean => text.to_owned(),
             KeyType::Decimal | KeyType::Double => format!("CAST('{other}' AS {})", key_type.sql()),
         }

@@ -9,18 +9,20 @@ use proptest::sample::select;
 pub(super) struct Settings {
     partitioned_joins: bool,
     join_reordering: bool,
-    prefer_hash_join: bool,
+    pub(super) prefer_hash_join: bool,
     target_partitions: usize,
     batch_size: usize,
     /// Of the Parquet reader.
     pushdown_filters: bool,
     /// DataFusion's own.
     dynamic_filters: bool,
-    work_stealing: bool,
+    pub(super) work_stealing: bool,
     /// The smallest file that is split, in bytes.
     split_files_from: usize,
     join_buffer: usize,
+    preserve_file_partitions: usize,
     static_pruning: bool,
+    list_concurrency: usize,
     max_keys: usize,
     /// How often the plan is executed.
     pub(super) runs: usize,
@@ -31,7 +33,7 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
     let rarely = || proptest::bool::weighted(0.1);
     (
         [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()],
-        [rarely(), rarely(), rarely(), rarely(), rarely(), rarely()],
+        [(); 8].map(|()| rarely()),
         select(&[1_usize, 2, 8][..]),
         select(&[8192_usize, 1][..]),
         select(&[100_000_usize, 100_000, 2, 0][..]),
@@ -51,6 +53,8 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
                 static_pruning: !rare[4],
                 max_keys,
                 runs: if rare[5] { 2 } else { 1 },
+                preserve_file_partitions: usize::from(rare[6]),
+                list_concurrency: if rare[7] { 1 } else { 32 },
             },
         )
 }
@@ -107,6 +111,14 @@ impl Settings {
             (
                 "datafusion.execution.hash_join_buffering_capacity",
                 self.join_buffer.to_string(),
+            ),
+            (
+                "datafusion.optimizer.preserve_file_partitions",
+                self.preserve_file_partitions.to_string(),
+            ),
+            (
+                "partitioned.list_concurrency",
+                self.list_concurrency.to_string(),
             ),
             (
                 "partitioned.static_pruning",

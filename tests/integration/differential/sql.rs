@@ -93,7 +93,7 @@ impl Query {
             .join(", ");
         let select = match self.output {
             Output::Rows => "*".to_owned(),
-            Output::Keys => keys.clone(),
+            Output::Keys | Output::Limit => keys.clone(),
             Output::Count => "count(*)".to_owned(),
             Output::Groups => format!("{keys}, count(*), min(t.id), max(t.s)"),
             Output::Extremes => {
@@ -101,14 +101,13 @@ impl Query {
             }
         };
         let filter = where_clause(self.filter.iter().map(|p| p.sql(&t, data)));
-        let group = match self.output {
-            Output::Groups => format!(" GROUP BY {keys}"),
-            _ => String::new(),
-        };
-        format!(
-            "SELECT {select} FROM ({}) t{filter}{group}",
-            self.from.sql(data)
-        )
+        let from = format!("FROM ({}) t{filter}", self.from.sql(data));
+        match self.output {
+            Output::Groups => format!("SELECT {select} {from} GROUP BY {keys}"),
+            // Which rows a limit keeps is open, but not how many.
+            Output::Limit => format!("SELECT count(*) FROM (SELECT {select} {from} LIMIT 5) t"),
+            _ => format!("SELECT {select} {from}"),
+        }
     }
 }
 
@@ -320,16 +319,20 @@ impl KeyExpr {
             (Self::Widen, KeyType::Int) => format!("CAST({of} AS BIGINT)"),
             (Self::Widen, KeyType::BigInt) => format!("CAST({of} AS DECIMAL(24, 2))"),
             (Self::Widen, KeyType::Decimal) => format!("CAST({of} AS DECIMAL(24, 3))"),
-            (Self::Widen, KeyType::Date) => format!("CAST({of} AS TIMESTAMP)"),
+            (Self::Widen, KeyType::Date | KeyType::Timestamp) => format!("CAST({of} AS TIMESTAMP)"),
             (Self::Widen, KeyType::Text) => format!("CAST({of} AS VARCHAR)"),
             (Self::Widen, KeyType::Double) => format!("CAST({of} AS DOUBLE)"),
             (Self::Widen, KeyType::Boolean) => format!("({of} = TRUE)"),
             (Self::Shift, KeyType::Text) => format!("substr({of}, 1, 1)"),
-            (Self::Shift, KeyType::Date) => format!("({of} + INTERVAL '1' DAY)"),
+            (Self::Shift, KeyType::Date | KeyType::Timestamp) => {
+                format!("({of} + INTERVAL '1' DAY)")
+            }
             (Self::Shift, KeyType::Boolean) => format!("(NOT {of})"),
             (Self::Shift, _) => format!("({of} + 1)"),
             (Self::Fold, KeyType::Text) => format!("upper({of})"),
-            (Self::Fold, KeyType::Date) => format!("date_trunc('month', {of})"),
+            (Self::Fold, KeyType::Date | KeyType::Timestamp) => {
+                format!("date_trunc('month', {of})")
+            }
             (Self::Fold, KeyType::Boolean) => format!("({of} IS TRUE)"),
             (Self::Fold, _) => format!("abs({of})"),
             (Self::Coalesce(v), _) => format!("coalesce({of}, {})", literal(v)),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::{BooleanArray, RecordBatch};
-use datafusion::common::Result;
+use datafusion::common::{Result, internal_err};
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::TaskContext;
 use futures::stream::{self, BoxStream};
@@ -38,6 +38,7 @@ pub(super) struct Run {
     /// Rows read so far by all streams, to stop early when there is a limit.
     rows: AtomicUsize,
     fetch: Option<usize>,
+    /// Dropped with the run.
     _taken: Arc<TakenSlots>,
 }
 
@@ -64,16 +65,16 @@ impl Run {
             metrics: ScanMetrics::new(&scan.metrics_set()),
             share,
         };
-        // The streams have the context as long as it is needed.
+        // Whoever polls has the context. The run must not, or a plan would keep it alive.
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
             match context.upgrade() {
-                Some(context) => work.start(&context),
-                None => stream::empty().boxed(),
+                Some(context) => Ok(work.start(&context)),
+                None => internal_err!("polled after the end of its TaskContext"),
             }
         });
         Self {
-            units: SharedStream::new(units.flatten().fuse().boxed()),
+            units: SharedStream::new(units.try_flatten().fuse().boxed()),
             rows: AtomicUsize::new(0),
             fetch: scan.fetch,
             _taken: taken,
