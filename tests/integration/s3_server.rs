@@ -21,7 +21,7 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::SimpleAuth;
 use s3s::dto::ListObjectsV2Input;
 use s3s::service::{S3Service, S3ServiceBuilder};
-use s3s::{S3Result, s3_error};
+use s3s::{S3, S3Result, s3_error};
 use s3s_fs::FileSystem;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -43,7 +43,7 @@ pub(crate) struct S3Server {
     endpoint: String,
     log: Arc<Log>,
     _serving: SpawnedTask<()>,
-    _directory: TempDir,
+    _directory: Option<TempDir>,
 }
 
 impl S3Server {
@@ -53,9 +53,15 @@ impl S3Server {
         std::fs::create_dir(directory.path().join(BUCKET))?;
         let files = FileSystem::new(directory.path())
             .map_err(|error| io::Error::other(format!("{error:?}")))?;
+        let mut server = Self::start_with(files).await?;
+        server._directory = Some(directory);
+        Ok(server)
+    }
 
+    /// Starts a server in front of any implementation of the operations.
+    pub(crate) async fn start_with(storage: impl S3) -> io::Result<Self> {
         let log = Arc::new(Log::default());
-        let mut service = S3ServiceBuilder::new(files);
+        let mut service = S3ServiceBuilder::new(storage);
         service.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
         service.set_access(LoggedAccess(Arc::clone(&log)));
 
@@ -64,7 +70,7 @@ impl S3Server {
             endpoint: format!("http://{}", listener.local_addr()?),
             log,
             _serving: SpawnedTask::spawn(serve(listener, service.build())),
-            _directory: directory,
+            _directory: None,
         })
     }
 

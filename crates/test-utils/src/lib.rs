@@ -5,7 +5,7 @@
 //! | Which requests did a query send? | [`RequestCountingStore`] |
 //! | What happens when a request fails, is slow, or never returns? | [`FaultyStore`] |
 //! | How do I get a partitioned table to query? | [`Lake`], [`write_tpcds`] |
-//! | Are these the rows that I expected? | [`compare_rows`], [`sorted_rows`] |
+//! | Are these the rows that I expected? | [`compare_rows`], [`sorted_rows`], [`ordered_rows`] |
 //! | How many partitions did the scan drop? | [`scan_metric`] |
 //!
 //! The crate knows DataFusion and object stores and nothing of the project, so that every member
@@ -24,5 +24,5 @@ pub use faulty_store::{Fault, FaultyStore, Gate};
 pub use lake::{FileKind, Lake};
 pub use metrics::{node_metric, scan_metric};
 pub use request::{Request, RequestKind};
-pub use rows::{RowDifference, compare_rows, sorted_rows};
+pub use rows::{RowDifference, compare_rows, ordered_rows, sorted_rows};
 pub use tpcds::{Tpcds, write_tpcds};

@@ -18,9 +18,14 @@ const MAX_SHOWN: usize = 20;
 
 /// The rows as sorted lines of the form `1 | x | <null>`.
 pub fn sorted_rows(batches: &[RecordBatch]) -> Vec<String> {
-    let mut rows: Vec<_> = batches.iter().flat_map(batch_rows).collect();
+    let mut rows = ordered_rows(batches);
     rows.sort();
     rows
+}
+
+/// The same lines in the order of the rows, for a query with `ORDER BY`.
+pub fn ordered_rows(batches: &[RecordBatch]) -> Vec<String> {
+    batches.iter().flat_map(batch_rows).collect()
 }
 
 /// Checks that two answers have the same rows, each as often, in any order.

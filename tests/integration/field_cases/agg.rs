@@ -1,0 +1,262 @@
+//! AGG: counts, answers from metadata, ORDER BY, LIMIT, statistics.
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
+use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties};
+use datafusion::parquet::file::statistics::Statistics;
+use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::statistics::StatisticsContext;
+use datafusion_partitioned_test_utils::scan_metric;
+
+use super::{Case, Table};
+
+/// Rows of partition columns alone: the number of rows comes from the files, their columns are not
+/// read (pola-rs/polars #11796 and #11682, spiceai/spiceai #14112).
+#[tokio::test]
+async fn agg_01_only_partition_columns_selected() {
+    let case = Case::new()
+        .ids("T/p=1/f.parquet", &[1, 2, 3])
+        .ids("T/p=2/f.parquet", &[4])
+        .table(Table::new("t", "id BIGINT, p INT", "p"))
+        .open()
+        .await;
+    case.ordered("SELECT p FROM t ORDER BY p", &["1", "1", "1", "2"])
+        .await;
+    let query = "SELECT p, count(*) FROM t GROUP BY p ORDER BY p";
+    case.ordered(query, &["1 | 3", "2 | 1"]).await;
+    let query = "SELECT count(*) FROM (SELECT p FROM t LIMIT 2)";
+    case.rows(query, &["2"]).await;
+    case.rows("SELECT DISTINCT p FROM t WHERE p > 1", &["2"])
+        .await;
+
+    let bytes_scanned = async |query| {
+        let (_, plan) = case.default().run(query).await.unwrap();
+        scan_metric(&plan, "bytes_scanned")
+    };
+    let footers = bytes_scanned("SELECT p FROM t").await;
+    assert!(footers < bytes_scanned("SELECT p, id FROM t").await);
+    let grouped = bytes_scanned("SELECT p, count(*) FROM t GROUP BY p").await;
+    assert!(grouped <= footers, "{grouped} bytes, {footers} of footers");
+}
+
+/// Counts over text formats, whose files have no number of rows (elastic/elasticsearch #154409,
+/// facebookincubator/velox #893).
+#[tokio::test]
+async fn agg_02_count_over_csv_and_json() {
+    let columns = "id BIGINT, p INT";
+    let case = Case::new()
+        .bytes("T/p=1/f.csv", "id\n1\n2\n")
+        .bytes("T/p=2/f.csv", "id\n3\n")
+        .bytes("T/p=3/f.csv", "id\n")
+        .bytes("U/p=1/f.json", "{\"id\":1}\n{\"id\":2}\n")
+        .bytes("U/p=2/f.json", "{\"id\":3}\n")
+        .bytes("U/p=3/f.json", "\n")
+        .table(Table::new("csv", columns, "p").stored_as("CSV"))
+        .table(
+            Table::new("json", columns, "p")
+                .stored_as("JSON")
+                .at(&["U/"]),
+        )
+        .open()
+        .await;
+    for table in ["csv", "json"] {
+        for (query, expected) in [
+            ("SELECT count(*) FROM", "3"),
+            ("SELECT count(p) FROM", "3"),
+            ("SELECT count(1) FROM", "3"),
+        ] {
+            case.rows(&format!("{query} {table}"), &[expected]).await;
+        }
+        let query = format!("SELECT count(*) FROM {table} WHERE p = 1");
+        case.rows(&query, &["2"]).await;
+        let query = format!("SELECT count(1) FROM {table} WHERE p = 3");
+        case.rows(&query, &["0"]).await;
+    }
+}
+
+/// Smallest and largest values of one partition that is left, and of none (duckdb/duckdb #25629,
+/// pola-rs/polars #11536).
+#[tokio::test]
+async fn agg_04_extremes_after_pruning_to_one_file_or_none() {
+    let row = || rows!(("a", Int32, [1]));
+    let case = Case::new()
+        .parquet("T/day=2026-01-09/f.parquet", row())
+        .parquet("T/day=2026-01-10/f.parquet", row())
+        .parquet("T/day=2026-01-13/f.parquet", row())
+        .table(Table::new("t", "a INT, day DATE", "day"))
+        .open()
+        .await;
+    for (query, expected) in [
+        (
+            "SELECT max(day) FROM t WHERE day < DATE '2026-01-13'",
+            "2026-01-10",
+        ),
+        (
+            "SELECT max(day) FROM t WHERE day < DATE '2026-01-10'",
+            "2026-01-09",
+        ),
+        (
+            "SELECT max(day), count(*) FROM t WHERE day < DATE '2020-01-01'",
+            "<null> | 0",
+        ),
+    ] {
+        case.rows(query, &[expected]).await;
+    }
+    let query = "SELECT day, a FROM t WHERE day = DATE '1999-01-01'";
+    case.files(query, &[], 0).await;
+    let plan = case.default().plan(query).await.unwrap();
+    let schema = plan.schema();
+    let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
+    assert_eq!(names, ["day", "a"]);
+}
+
+/// A number of rows is exact only for what is counted, filters included (apache/datafusion #12416,
+/// delta-io/delta-rs #4681).
+#[tokio::test]
+async fn agg_05_counts_with_filters_are_counted() {
+    let case = Case::new()
+        .parquet(
+            "T/p=1/f.parquet",
+            rows!(("age", Int32, [5, 15, 25])),
+        )
+        .parquet(
+            "T/p=2/f.parquet",
+            rows!(("age", Int32, [35])),
+        )
+        .table(Table::new("t", "age INT, p INT", "p"))
+        .open()
+        .await;
+    for (query, expected) in [
+        ("SELECT count(*) FROM t WHERE age > 10", "3"),
+        ("SELECT count(*) FROM t WHERE p = 1", "3"),
+        ("SELECT count(*) FROM t WHERE p = 1 AND age > 10", "2"),
+        (
+            "SELECT count(*) FROM t JOIN (VALUES (2)) v(p) ON t.p = v.p",
+            "1",
+        ),
+        ("SELECT count(age) FROM t WHERE age <> 15", "3"),
+    ] {
+        case.rows(query, &[expected]).await;
+    }
+}
+
+/// Estimates are those of the partitions that are left, so that the smaller side of a join is
+/// collected (apache/spark #31205 and #18205, apache/flink #10315).
+#[tokio::test]
+async fn agg_09_statistics_after_pruning() {
+    let rows = |count: i64| {
+        let ids: Vec<_> = (0..count).collect();
+        rows!(("id", Int64, ids))
+    };
+    let case = Case::new()
+        .parquet("T/p=1/f.parquet", rows(10))
+        .parquet("T/p=2/f.parquet", rows(1_000_000))
+        .table(Table::new("t", "id BIGINT, p INT", "p"))
+        .statement("CREATE TABLE big AS SELECT value % 7 AS p FROM generate_series(1, 30000)")
+        .open()
+        .await;
+    case.rows("SELECT count(*) FROM t WHERE p = 1", &["10"])
+        .await;
+    case.rows("SELECT min(p), max(p) FROM t WHERE p = 1", &["1 | 1"])
+        .await;
+    let join = "SELECT t.id FROM t JOIN big ON t.p = big.p WHERE t.p = 1";
+    let counted = format!("SELECT count(*) FROM ({join})");
+    case.rows(&counted, &[&(10 * 4286).to_string()]).await;
+
+    // The sizes of files are known, now that the table has been read.
+    for session in case.usable().filter(|session| session.mode.prunes) {
+        let name = session.mode.name;
+        let scan = session.plan("SELECT id FROM t WHERE p = 1").await.unwrap();
+        let statistics = StatisticsContext::new()
+            .compute(scan.as_ref(), &Default::default())
+            .unwrap();
+        let rows = statistics.num_rows;
+        assert!(
+            rows.is_exact() != Some(true) || rows.get_value() == Some(&10),
+            "[{name}] {rows:?}"
+        );
+        let plan = session.plan(join).await.unwrap();
+        let text = displayable(plan.as_ref()).indent(false).to_string();
+        let build = text.find("DataSourceExec: partitions=");
+        let probe = text.find("DataSourceExec: partitions=1");
+        assert!(build.is_some() && text.contains("HashJoinExec"), "{text}");
+        assert_ne!(build, probe, "[{name}] {text}");
+    }
+}
+
+/// A Parquet file with a row group for each of `groups`, whose statistics have smallest and largest
+/// values of the first column and no number of NULLs.
+fn without_null_counts(groups: &[RecordBatch]) -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true)
+        .build();
+    let mut bytes = vec![];
+    let schema = groups[0].schema();
+    let mut writer = ArrowWriter::try_new(&mut bytes, schema, Some(properties)).unwrap();
+    for group in groups {
+        writer.write(group).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.close().unwrap();
+
+    // At the end: the metadata, its length, "PAR1".
+    let end = bytes.len() - 8;
+    let length = bytes[end..end + 4].try_into().unwrap();
+    let start = end - u32::from_le_bytes(length) as usize;
+    let metadata = &bytes[start..end];
+    let metadata = ParquetMetaDataReader::decode_metadata(metadata).unwrap();
+    let mut metadata = metadata.into_builder();
+    let row_groups = metadata.take_row_groups().into_iter().map(|group| {
+        let column = group.column(0).clone();
+        let Some(Statistics::Int32(known)) = column.statistics() else {
+            panic!("{:?}", column.statistics());
+        };
+        let known = Statistics::int32(
+            known.min_opt().copied(),
+            known.max_opt().copied(),
+            None,
+            None,
+            false,
+        );
+        let column = column.into_builder().set_statistics(known).build().unwrap();
+        let group = group.into_builder().set_column_metadata(vec![column]);
+        group.build().unwrap()
+    });
+    let metadata = metadata.set_row_groups(row_groups.collect()).build();
+    // The data and the offsets of it stay as they are.
+    bytes.truncate(start);
+    ParquetMetaDataWriter::new(&mut bytes, &metadata)
+        .finish()
+        .unwrap();
+    bytes
+}
+
+/// Statistics that are missing are unknown, not zero (apache/datafusion #25239,
+/// ClickHouse/ClickHouse #118930).
+#[tokio::test]
+async fn agg_10_missing_null_count_is_not_zero() {
+    let group = |values: [Option<i32>; 3]| rows!(("k", Int32, values.to_vec()));
+    let file = without_null_counts(&[
+        group([Some(0), Some(1), Some(2)]),
+        group([None, Some(100), Some(101)]),
+        group([Some(200), Some(201), Some(202)]).slice(0, 2),
+    ]);
+    let case = Case::new()
+        .bytes("T/p=1/f.parquet", file)
+        .table(Table::new("t", "k INT, p INT", "p"))
+        .open()
+        .await;
+    for (query, expected) in [
+        (
+            "SELECT k FROM t ORDER BY k ASC NULLS FIRST LIMIT 1",
+            "<null>",
+        ),
+        ("SELECT count(*) FROM t WHERE k IS NULL", "1"),
+        ("SELECT count(k) FROM t", "7"),
+        ("SELECT count(*) FROM t WHERE k IS NOT NULL", "7"),
+    ] {
+        case.rows(query, &[expected]).await;
+    }
+}

@@ -1,0 +1,169 @@
+//! The modes in which the answer of a query must be the same.
+
+use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned::prelude::*;
+
+/// A session with some options set.
+#[derive(Debug)]
+pub(super) struct Mode {
+    pub(super) name: &'static str,
+    options: &'static [(&'static str, &'static str)],
+    /// Whether partitions come from a catalog with their locations, and not from directories.
+    pub(super) catalog_backed: bool,
+    /// Whether filters choose partitions.
+    pub(super) prunes: bool,
+    /// Whether queries are asked with cold and with warm caches, and the laws are checked.
+    pub(super) asks_twice: bool,
+}
+
+const DEFAULT: Mode = Mode {
+    name: "default",
+    options: &[],
+    catalog_backed: false,
+    prunes: true,
+    asks_twice: false,
+};
+
+const UNPRUNED: (&str, &str) = ("partitioned.static_pruning", "false");
+const NO_KEYS: (&str, &str) = ("partitioned.dynamic_filter.enabled", "false");
+const NO_JOIN_FILTER: (&str, &str) = (
+    "datafusion.optimizer.enable_join_dynamic_filter_pushdown",
+    "false",
+);
+const NO_TOPK_FILTER: (&str, &str) = (
+    "datafusion.optimizer.enable_topk_dynamic_filter_pushdown",
+    "false",
+);
+const NO_AGGREGATE_FILTER: (&str, &str) = (
+    "datafusion.optimizer.enable_aggregate_dynamic_filter_pushdown",
+    "false",
+);
+const ROW_FILTERS: (&str, &str) = ("datafusion.execution.parquet.pushdown_filters", "true");
+const ONE_STREAM: (&str, &str) = ("datafusion.execution.target_partitions", "1");
+const MANY_STREAMS: (&str, &str) = ("datafusion.execution.target_partitions", "16");
+const SMALL_BATCHES: (&str, &str) = ("datafusion.execution.batch_size", "1");
+const NO_STATISTICS: (&str, &str) = ("datafusion.execution.collect_statistics", "false");
+
+/// Each switch alone, and some combinations.
+pub(super) const ALL: &[Mode] = &[
+    Mode {
+        asks_twice: true,
+        ..DEFAULT
+    },
+    Mode {
+        name: "static pruning off",
+        options: &[UNPRUNED],
+        prunes: false,
+        ..DEFAULT
+    },
+    Mode {
+        name: "dynamic filters off",
+        options: &[NO_KEYS],
+        ..DEFAULT
+    },
+    Mode {
+        name: "dynamic filters of joins off",
+        options: &[NO_JOIN_FILTER],
+        ..DEFAULT
+    },
+    Mode {
+        name: "dynamic filters of TopK off",
+        options: &[NO_TOPK_FILTER],
+        ..DEFAULT
+    },
+    Mode {
+        name: "dynamic filters of aggregates off",
+        options: &[NO_AGGREGATE_FILTER],
+        ..DEFAULT
+    },
+    Mode {
+        name: "row filters on",
+        options: &[ROW_FILTERS],
+        ..DEFAULT
+    },
+    Mode {
+        name: "one stream",
+        options: &[ONE_STREAM],
+        ..DEFAULT
+    },
+    Mode {
+        name: "16 streams",
+        options: &[MANY_STREAMS],
+        ..DEFAULT
+    },
+    Mode {
+        name: "batches of one row",
+        options: &[SMALL_BATCHES],
+        ..DEFAULT
+    },
+    Mode {
+        name: "statistics off",
+        options: &[NO_STATISTICS],
+        ..DEFAULT
+    },
+    Mode {
+        name: "catalog",
+        catalog_backed: true,
+        asks_twice: true,
+        ..DEFAULT
+    },
+    Mode {
+        name: "catalog, row filters on, batches of one row, one stream",
+        options: &[ROW_FILTERS, SMALL_BATCHES, ONE_STREAM],
+        catalog_backed: true,
+        ..DEFAULT
+    },
+    Mode {
+        name: "everything off, row filters on, batches of one row, 16 streams",
+        options: &[
+            UNPRUNED,
+            NO_KEYS,
+            NO_JOIN_FILTER,
+            NO_TOPK_FILTER,
+            NO_AGGREGATE_FILTER,
+            ROW_FILTERS,
+            SMALL_BATCHES,
+            MANY_STREAMS,
+            NO_STATISTICS,
+        ],
+        prunes: false,
+        ..DEFAULT
+    },
+];
+
+/// For trees that take long to read in any way.
+pub(super) const DEFAULT_ONLY: &[Mode] = &[DEFAULT];
+
+/// For large trees: those that read few of their files, each in another way.
+pub(super) const PRUNING: &[Mode] = &[
+    DEFAULT,
+    Mode {
+        name: "row filters on, one stream",
+        options: &[ROW_FILTERS, ONE_STREAM],
+        ..DEFAULT
+    },
+    Mode {
+        name: "catalog",
+        catalog_backed: true,
+        ..DEFAULT
+    },
+];
+
+impl Mode {
+    pub(super) fn session(&self) -> SessionContext {
+        let config = SessionConfig::new()
+            .with_target_partitions(3)
+            .with_information_schema(true);
+        let ctx = SessionContext::new_with_config(config).with_partitioned();
+        let state = ctx.state_ref();
+        let mut state = state.write();
+        for (key, value) in self.options {
+            let options = state.config_mut().options_mut();
+            options
+                .set(key, value)
+                .unwrap_or_else(|error| panic!("{key}: {error}"));
+        }
+        drop(state);
+        ctx
+    }
+}
