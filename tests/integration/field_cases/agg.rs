@@ -9,7 +9,7 @@ use datafusion::physical_plan::displayable;
 use datafusion::physical_plan::statistics::StatisticsContext;
 use datafusion_partitioned_test_utils::scan_metric;
 
-use super::{Case, Table};
+use super::{Case, Table, modes};
 
 /// Rows of partition columns alone: the number of rows comes from the files, their columns are not
 /// read (pola-rs/polars #11796 and #11682, spiceai/spiceai #14112).
@@ -154,6 +154,7 @@ async fn agg_09_statistics_after_pruning() {
         .parquet("T/p=2/f.parquet", rows(1_000_000))
         .table(Table::new("t", "id BIGINT, p INT", "p"))
         .statement("CREATE TABLE big AS SELECT value % 7 AS p FROM generate_series(1, 30000)")
+        .modes(modes::PRUNING)
         .open()
         .await;
     case.rows("SELECT count(*) FROM t WHERE p = 1", &["10"])
