@@ -1,7 +1,9 @@
 //! [`MemoryCatalog`]: a fixed set of partitions.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_err};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -31,11 +33,38 @@ impl MemoryCatalog {
     /// A catalog of exactly `partitions`.
     ///
     /// # Errors
-    /// When their values are not those of `spec`.
+    /// When their values are not those of `spec`, or when the location of one is that of another
+    /// one or inside of it, since its rows would be counted twice. Partitions whose files are given
+    /// ([`PartitionSource::objects`](crate::PartitionSource::objects)) may share a location.
     pub fn try_new(spec: PartitionSpec, partitions: &[Partition]) -> Result<Self> {
+        check_locations(partitions)?;
         let partitions = PartitionBatch::from_partitions(&spec, partitions)?;
         Ok(Self { spec, partitions })
     }
+}
+
+/// Fails when files of one partition would be found in another one too.
+fn check_locations(partitions: &[Partition]) -> Result<()> {
+    let sources = partitions.iter().map(|partition| &partition.source);
+    let listed = sources.filter(|source| source.objects.is_none());
+    let listed: Vec<&str> = listed.map(|source| source.location.as_ref()).collect();
+    let mut locations = HashSet::with_capacity(listed.len());
+    for location in &listed {
+        if !locations.insert(*location) {
+            return plan_err!("two partitions have the location '{location}'");
+        }
+    }
+    for location in &listed {
+        let parents = location.match_indices('/').map(|(end, _)| &location[..end]);
+        let root = (!location.is_empty()).then_some("");
+        if let Some(parent) = root.into_iter().chain(parents).find(|p| locations.contains(p)) {
+            return plan_err!(
+                "the partition at '{location}' is inside the partition at '{parent}', which would \
+                 count its rows twice"
+            );
+        }
+    }
+    Ok(())
 }
 
 #[async_trait]

@@ -268,7 +268,7 @@ async fn lay_14_overlapping_locations_are_refused() {
             .table(Table::new("t", "id BIGINT, p INT", "p").at(locations));
         let error = case.declaration_error().await;
         assert!(
-            error.contains("'t'") && error.contains("T"),
+            error.contains("overlap") && error.contains("lake/T"),
             "{locations:?}: {error}"
         );
     }
