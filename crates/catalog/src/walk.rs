@@ -72,6 +72,10 @@ impl Walk {
                     .map_err(|error| walk.error(walk.root.prefix(), error))?;
             }
             let levels = walk.descend(&store).await?;
+            let (deferred, levels): (Vec<_>, Vec<_>) = levels
+                .into_iter()
+                .partition(|level| walk.is_deferred(level));
+            let deferred = stream::iter(deferred.into_iter().map(Level::into_partitions));
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
@@ -86,14 +90,14 @@ impl Walk {
             let batches = stream::iter(directories)
                 .map(move |(level, row)| walk.list_below(&store, &level, row))
                 .flatten_unordered(concurrency);
-            Ok::<_, DataFusionError>(batches.chain(check))
+            Ok::<_, DataFusionError>(deferred.chain(batches).chain(check))
         })
         .try_flatten()
         .boxed()
     }
 
-    /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
-    /// directories to be listed flat, by their level.
+    /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
+    /// flat, by their level, or the partitions themselves when their files are looked for later.
     async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Vec<Level>> {
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let root = RecordBatch::try_new_with_options(self.spec.prefix(0), vec![], &options)?;
@@ -104,7 +108,7 @@ impl Walk {
         let wanted = self.wanted(&root);
         let mut level = root.filter(&wanted)?;
         for column in 0..self.spec.len() {
-            if level.directories.is_empty() || !self.wanted.constrains_from(column) {
+            if level.directories.is_empty() || !self.goes_below(column, level.directories.len()) {
                 break;
             }
             let (children, parents) = self.list_level(store, &level, column).await?;
@@ -113,13 +117,29 @@ impl Walk {
                 break;
             }
             let wanted = self.wanted(&children);
-            if !self.wanted.constrains_from(column + 1) {
+            if !self.goes_below(column + 1, wanted.true_count()) {
                 let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
                 return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
             }
             level = children.filter(&wanted)?;
         }
         Ok(vec![level])
+    }
+
+    /// Whether to go on level by level below `directories` directories, whose paths spell the columns
+    /// before `column`: the predicate restricts a deeper level, or only names are asked for and
+    /// these directories can be listed at once.
+    fn goes_below(&self, column: usize, directories: usize) -> bool {
+        self.wanted.constrains_from(column)
+            || (self.context.defer_files
+                && (column == self.spec.len() || directories <= self.context.concurrency))
+    }
+
+    /// Whether the directories of `level` are partitions whose files are looked for later.
+    fn is_deferred(&self, level: &Level) -> bool {
+        self.context.defer_files
+            && !level.is_root()
+            && level.values.num_columns() == self.spec.len()
     }
 
     /// Which directories may hold a wanted partition. All, when the predicate cannot be evaluated:
@@ -389,6 +409,11 @@ impl Walk {
 impl Level {
     fn is_root(&self) -> bool {
         self.values.num_columns() == 0
+    }
+
+    fn into_partitions(self) -> Result<PartitionBatch> {
+        let sources = self.directories.into_iter().map(PartitionSource::new);
+        PartitionBatch::try_new(self.values, sources.collect())
     }
 
     fn filter(self, keep: &BooleanArray) -> Result<Self> {

@@ -21,6 +21,7 @@
 //! | `predicate` | [`PartitionPredicate`], three-valued over the first columns of the spec |
 //! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
+//! | `order` | [`PartitionOrder`], partitions sorted by their values |
 //! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
 //!
 //! This crate does no I/O of its own and knows no session. Implement [`PartitionCatalog`] and
@@ -34,6 +35,7 @@ mod hive;
 mod key_set;
 mod memory;
 mod options;
+mod order;
 mod predicate;
 mod reader;
 mod rewrite;
@@ -49,9 +51,10 @@ pub use hive::{DEFAULT_PARTITION_NAME, HiveLayout, escape_path_name, unescape_pa
 pub use key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
 pub use memory::MemoryCatalog;
 pub use options::{DynamicFilterOptions, PartitionedOptions};
+pub use order::PartitionOrder;
 pub use predicate::{PartitionPredicate, Pruned};
-pub use reader::{PartitionReader, ReadContext};
+pub use reader::{Division, PartitionReader, ReadContext};
 pub use rewrite::rewrite_columns;
-pub use scan::{PartitionScan, PartitionScanBuilder, ScanMetrics};
+pub use scan::{PartitionScan, PartitionScanBuilder, RowsNeeded, ScanMetrics};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{parse_values, value_to_text};

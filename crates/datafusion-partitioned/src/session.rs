@@ -9,7 +9,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
 use datafusion_partitioned_dynamic_filter::InsertDynamicPartitionFilter;
-use datafusion_partitioned_table::FilesystemConnector;
+use datafusion_partitioned_table::{FilesystemConnector, MetadataAnswers};
 
 /// Extends a session by partitioned tables.
 ///
@@ -24,8 +24,8 @@ use datafusion_partitioned_table::FilesystemConnector;
 /// let context = SessionContext::new_with_state(state);
 /// ```
 pub trait PartitionedSessionExt: Sized {
-    /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rule
-    /// for dynamic partition filters. What the session has already stays as it is; a session that
+    /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rules
+    /// for dynamic partition filters and for aggregates over partition columns. What the session has already stays as it is; a session that
     /// has been extended before is not changed.
     ///
     /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
@@ -56,7 +56,7 @@ impl PartitionedSessionExt for SessionStateBuilder {
             .get_or_insert_with(SessionStateDefaults::default_table_factories);
         wrap_table_factories(factories, registry);
 
-        insert_rule(&mut self.physical_optimizers().get_or_insert_default().rules);
+        insert_rules(&mut self.physical_optimizers().get_or_insert_default().rules);
         self
     }
 }
@@ -82,9 +82,10 @@ fn add_options(config: &mut SessionConfig) {
     }
 }
 
-/// Puts the rule before the last pushdown of filters, so that DataFusion's own dynamic filters pass
-/// the nodes that it adds, and the scan can decline those that it makes superfluous.
-fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
+/// Puts the rule for joins before the last pushdown of filters, so that DataFusion's own dynamic
+/// filters pass the nodes that it adds, and the scan can decline those that it makes superfluous.
+/// That for aggregates comes before anything relies on the order of a scan.
+fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     if has_rule(rules) {
         return;
     }
@@ -93,6 +94,10 @@ fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
         .rposition(|other| other.name().starts_with("FilterPushdown"))
         .unwrap_or(rules.len());
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
+    let position = rules
+        .iter()
+        .position(|other| other.name() == "EnsureRequirements");
+    rules.insert(position.unwrap_or(0), Arc::new(MetadataAnswers));
 }
 
 fn has_rule(rules: &Rules) -> bool {

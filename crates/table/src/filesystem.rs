@@ -203,6 +203,7 @@ async fn infer_schema(
     let context = ListingContext {
         runtime: Arc::clone(session.runtime_env()),
         concurrency: 1,
+        defer_files: false,
         metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
     };
     let mut batches = catalog.list(PartitionPredicate::all(spec), context);

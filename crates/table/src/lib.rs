@@ -4,14 +4,17 @@
 //! |---|---|
 //! | [`PartitionedTableProvider`] | the `TableProvider`: decides which filters choose partitions, builds the scan |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
+//! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
 mod filesystem;
 mod filter;
+mod metadata_answers;
 mod provider;
 mod reader;
 
 pub use filesystem::FilesystemConnector;
+pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
 pub use reader::FilePartitionReader;
