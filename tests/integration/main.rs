@@ -7,6 +7,8 @@ mod dynamic_filter;
 mod errors;
 mod execution;
 mod listing;
+mod metadata_answers;
+mod order;
 mod reading;
 mod s3;
 mod s3_server;
