@@ -3,9 +3,10 @@
 
 mod data_file;
 mod directory;
+mod level;
 mod local;
 mod observed;
 mod walk;
 
 pub use data_file::list_data_files;
-pub use directory::DirectoryCatalog;
+pub use directory::{DirectoryCatalog, OnMismatch};

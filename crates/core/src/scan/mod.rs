@@ -22,6 +22,7 @@
 //! columns is returned and nothing filters their rows.
 
 mod known_rows;
+mod limits;
 mod metrics;
 mod representatives;
 mod run;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, OpenArgs};
@@ -63,6 +64,7 @@ use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
 use crate::reader::{Division, PartitionReader};
 use crate::rewrite::rewrite_columns;
+pub use limits::PartitionLimits;
 pub use metrics::ScanMetrics;
 use run::{Run, Share};
 
@@ -88,6 +90,9 @@ pub struct PartitionScan {
     fetch: Option<usize>,
     order: Option<PartitionOrder>,
     rows_needed: RowsNeeded,
+    limits: PartitionLimits,
+    /// DataFusion's dynamic filters that are not for this scan, by their ids.
+    declined_filters: Vec<u64>,
 }
 
 /// Which rows of the wanted partitions a plan needs. A scan may return more of them, and returns
@@ -142,6 +147,8 @@ impl PartitionScanBuilder {
                 fetch: None,
                 order: None,
                 rows_needed: RowsNeeded::All,
+                limits: PartitionLimits::default(),
+                declined_filters: vec![],
             },
         }
     }
@@ -176,6 +183,12 @@ impl PartitionScanBuilder {
     /// Reads the partitions in this order, so that each output partition is sorted.
     pub fn with_order(mut self, order: Option<PartitionOrder>) -> Self {
         self.scan.order = order;
+        self
+    }
+
+    /// Sets what the scan may not do.
+    pub fn with_limits(mut self, limits: PartitionLimits) -> Self {
+        self.scan.limits = limits;
         self
     }
 
@@ -259,6 +272,15 @@ impl PartitionScan {
         scan
     }
 
+    /// The scan with one more filter, over the partition columns by their index in the spec as
+    /// [`Self::filter_key`] returns it. It only chooses partitions: whoever adds it must still
+    /// filter the rows.
+    pub fn with_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        let mut scan = self.clone();
+        scan.predicate = scan.predicate.with_filter(filter);
+        scan
+    }
+
     /// The scan with one more dynamic filter (Flink: `applyDynamicFiltering`).
     pub fn with_dynamic_filter(&self, filter: Arc<DynamicPartitionFilter>) -> Self {
         let mut scan = self.clone();
@@ -295,6 +317,21 @@ impl PartitionScan {
             Some(template) => self.reader.with_template(template),
             None => Arc::clone(&self.reader),
         }
+    }
+
+    /// The scan, declining the dynamic filter of DataFusion's with this `expression_id`.
+    pub fn without_filter(&self, expression_id: u64) -> Self {
+        let mut scan = self.clone();
+        scan.declined_filters.push(expression_id);
+        scan
+    }
+
+    fn declines(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        let is_declined = |filter: &Arc<dyn PhysicalExpr>| {
+            let id = filter.expression_id();
+            Ok(id.is_some_and(|id| self.declined_filters.contains(&id)))
+        };
+        filter.exists(is_declined).unwrap_or(true)
     }
 
     fn with_template(&self, template: Arc<dyn DataSource>) -> Self {
@@ -524,6 +561,7 @@ impl DataSource for PartitionScan {
         // An aggregate that only needs the first value makes one too, to no purpose.
         let is_of_use = |filter| {
             !matches!(self.rows_needed, RowsNeeded::First(_))
+                && !self.declines(filter)
                 && DynamicFilterTracking::classify(filter).contains_dynamic_filter()
         };
         let (offered, positions): (Vec<_>, Vec<_>) = filters

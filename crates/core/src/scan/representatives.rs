@@ -178,6 +178,7 @@ async fn first_row(
             .buffered(read.concurrency);
         while let Some((row, units, is_known)) = opened.try_next().await? {
             if !is_known {
+                reading.limits.count(1)?;
                 read.metrics.partitions_scanned.add(1);
             }
             for unit in units {

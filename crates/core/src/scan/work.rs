@@ -11,6 +11,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use super::known_rows::KnownRows;
+use super::limits::LimitCheck;
 use super::metrics::ScanMetrics;
 use super::representatives::{each_group, extremes};
 use super::run::{Share, TakenSlots};
@@ -73,6 +74,8 @@ impl Work {
             .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
                 wanted.with_keys(filter.keys(), Arc::clone(slot))
             });
+        let limits = LimitCheck::new(scan.limits, scan.catalog.as_ref());
+        limits.check_filter(&wanted)?;
         if let Share::Whole = share {
             // Of other shares, some may still come and want the slots too.
             let filters = scan.dynamic_filters.iter().cloned();
@@ -105,6 +108,8 @@ impl Work {
             context: read,
             wanted: wanted.clone(),
             known,
+            limits,
+            share,
         });
 
         let metrics = self.metrics;
@@ -116,7 +121,7 @@ impl Work {
             (RowsNeeded::All, None) => listed
                 .and_then(move |batch| {
                     let reading = Arc::clone(&reading);
-                    async move { reading.units(share.of(batch)?).await }
+                    async move { reading.units(batch).await }
                 })
                 .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
                 .try_flatten()
@@ -129,7 +134,7 @@ impl Work {
                 let spec = scan.catalog.spec().clone();
                 let units = async move {
                     let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
-                    in_order(reading, share.of(all)?, &order, limit)
+                    in_order(reading, all, &order, limit)
                 };
                 stream::once(units).try_flatten().boxed()
             }
@@ -163,6 +168,8 @@ pub(super) struct Reading {
     pub(super) context: ReadContext,
     wanted: PartitionPredicate,
     pub(super) known: Option<KnownRows>,
+    pub(super) limits: LimitCheck,
+    share: Share,
 }
 
 impl Reading {
@@ -179,9 +186,12 @@ impl Reading {
         Ok(pruned.keep)
     }
 
-    /// Units with all rows of the wanted ones among `partitions`, in their order.
+    /// Units with all rows of the wanted ones among `partitions` that are in this share, in their
+    /// order.
     async fn units(&self, partitions: PartitionBatch) -> Result<Vec<Unit>> {
         let partitions = self.drop_unwanted(partitions)?;
+        self.limits.count(partitions.len())?;
+        let partitions = self.share.of(partitions)?;
         let scanned = &self.context.metrics.partitions_scanned;
         let mut units = vec![];
         for (is_known, rows) in self.runs(&partitions) {
