@@ -1,11 +1,13 @@
 //! Rows in the order of the partition columns, without a sort.
 
+use std::sync::Arc;
+
 use datafusion::prelude::SessionConfig;
 use datafusion_partitioned_test_utils::scan_metric;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use crate::common::Fixture;
+use crate::common::{Fixture, csv_tree};
 
 const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
@@ -190,6 +192,38 @@ async fn levels_with_few_directories_are_walked_by_name() {
 }
 
 #[tokio::test]
+async fn local_directories_are_read_in_order() {
+    let tree = csv_tree(&[
+        ("t/p=1/q=b%20c", &[1]),
+        ("t/p=02/q=a", &[2]),
+        ("t/p=10/q=x", &[]),
+        ("t/p=__HIVE_DEFAULT_PARTITION__/q=a", &[3]),
+        ("t/.hidden/q=a", &[4]),
+    ]);
+    let fixture = with_streams(2);
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT, q TEXT) STORED AS CSV PARTITIONED BY (p, q) \
+         LOCATION '{}/' OPTIONS ('connector' 'filesystem')",
+        tree.path().join("t").display()
+    );
+    fixture.run(&sql).await.unwrap();
+    for (sql, expected) in [
+        (
+            "SELECT p, q FROM t ORDER BY p DESC NULLS LAST LIMIT 1",
+            "2 | a",
+        ),
+        (
+            "SELECT p, q FROM t ORDER BY p NULLS FIRST LIMIT 1",
+            "<null> | a",
+        ),
+        ("SELECT p, q FROM t ORDER BY q DESC LIMIT 1", "1 | b c"),
+        ("SELECT max(p), min(p), max(q) FROM t", "2 | 1 | b c"),
+    ] {
+        assert_eq!(fixture.rows(sql).await, [expected], "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn a_limit_stays_above_a_filter_on_file_columns() {
     let fixture = with_streams(3);
     days(&fixture, 30, 3).await;
@@ -243,8 +277,8 @@ async fn a_plan_is_executed_again_and_a_reader_stops_early() {
         .await
         .unwrap();
     for _ in 0..3 {
-        let plan =
-            datafusion::physical_plan::execution_plan::reset_plan_states(plan.clone()).unwrap();
+        let plan = datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(&plan))
+            .unwrap();
         let rows = datafusion::physical_plan::collect(plan, fixture.ctx.task_ctx())
             .await
             .unwrap();

@@ -1,5 +1,7 @@
 //! [`PartitionOrder`]: partitions sorted by their values.
 
+use std::sync::Arc;
+
 use datafusion::arrow::compute::{SortColumn, SortOptions, lexsort_to_indices};
 use datafusion::common::Result;
 
@@ -59,7 +61,7 @@ impl PartitionOrder {
             .0
             .iter()
             .map(|(column, options)| SortColumn {
-                values: partitions.values().column(*column).clone(),
+                values: Arc::clone(partitions.values().column(*column)),
                 options: Some(*options),
             })
             .collect();

@@ -49,8 +49,8 @@ pub(super) fn each_group(
         }));
     }
     if !known.is_empty() {
-        let values = partitions.take(&known)?.values().clone();
-        units.extend(reading.known_unit(values, vec![1; known.len()]));
+        let values = partitions.take(&known)?;
+        units.extend(reading.known_unit(values.values(), vec![1; known.len()]));
     }
     Ok(units)
 }
@@ -167,7 +167,7 @@ async fn first_row(
                 let partition = partitions.take(&[row])?;
                 let is_known = partition.sources()[0].rows.is_some();
                 let known = is_known
-                    .then(|| reading.known_unit(partition.values().clone(), vec![1]))
+                    .then(|| reading.known_unit(partition.values(), vec![1]))
                     .flatten();
                 if let Some(unit) = known {
                     return Ok((row, vec![unit], true));

@@ -10,9 +10,10 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
+type Open = dyn FnOnce(&Arc<TaskContext>) -> Result<Batches> + Send;
 
 /// Some rows of the table that one stream reads from start to end.
-pub(super) struct Unit(Box<dyn FnOnce(&Arc<TaskContext>) -> Result<Batches> + Send>);
+pub(super) struct Unit(Box<Open>);
 
 impl Unit {
     /// Rows that `open` returns.

@@ -203,7 +203,7 @@ impl Reading {
             if is_known {
                 let counts = some.sources().iter();
                 let counts = counts.map(|source| source.rows.map_or(0, usize::from));
-                units.extend(self.known_unit(some.values().clone(), counts.collect()));
+                units.extend(self.known_unit(some.values(), counts.collect()));
             } else {
                 scanned.add(some.len());
                 let source = self.reader.read(some, &self.context).await?;
@@ -214,8 +214,8 @@ impl Reading {
     }
 
     /// A unit with row i of `values` `counts[i]` times.
-    pub(super) fn known_unit(&self, values: RecordBatch, counts: Vec<usize>) -> Option<Unit> {
-        let batches = self.known.as_ref()?.batches(&values, counts);
+    pub(super) fn known_unit(&self, values: &RecordBatch, counts: Vec<usize>) -> Option<Unit> {
+        let batches = self.known.as_ref()?.batches(values, counts);
         Some(Unit::new(move |_| Ok(stream::iter(batches?).boxed())))
     }
 
