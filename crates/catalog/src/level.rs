@@ -64,12 +64,6 @@ impl Level {
         self.depth == 0
     }
 
-    /// The directories as partitions whose files are not known.
-    pub(crate) fn into_partitions(self) -> Result<PartitionBatch> {
-        let sources = self.directories.into_iter().map(PartitionSource::new);
-        PartitionBatch::try_new(self.values, sources.collect())
-    }
-
     /// The directories for which `keep` is true.
     pub(crate) fn filter(self, keep: &BooleanArray) -> Result<Self> {
         if keep.true_count() == self.directories.len() {

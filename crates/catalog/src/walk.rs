@@ -68,7 +68,10 @@ impl Walk {
             let (deferred, levels): (Vec<_>, Vec<_>) = levels
                 .into_iter()
                 .partition(|level| walk.is_deferred(level));
-            let deferred = stream::iter(deferred.into_iter().map(Level::into_partitions));
+            let deferred = stream::iter(deferred).map({
+                let walk = Arc::clone(&walk);
+                move |level| walk.without_files(level)
+            });
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
@@ -149,6 +152,19 @@ impl Walk {
     /// Whether the directories of `level` are partitions whose files are looked for later.
     fn is_deferred(&self, level: &Level) -> bool {
         self.defers_files() && !level.is_root() && level.depth == self.table.layout.levels()
+    }
+
+    /// The partitions that the directories of `level` are. By now texts must have an answer.
+    fn without_files(&self, level: Level) -> Result<PartitionBatch> {
+        let level = match (&self.table.text_filter, &level.texts) {
+            (Some(filter), Some(texts)) => {
+                let keep = filter.evaluate(texts)?.keep;
+                level.filter(&keep)?
+            }
+            _ => level,
+        };
+        let sources = level.directories.into_iter().map(PartitionSource::new);
+        PartitionBatch::try_new(level.values, sources.collect())
     }
 
     /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a
