@@ -6,7 +6,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{filter_record_batch, take_arrays};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion_partitioned_core::{PartitionBatch, PartitionSource, PartitionSpec};
+use datafusion_partitioned_core::PartitionSpec;
 use object_store::path::Path;
 
 /// Directories of one level that may hold wanted partitions.
