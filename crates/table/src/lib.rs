@@ -14,6 +14,7 @@ mod filesystem;
 mod filter;
 mod inference;
 mod metadata_answers;
+mod null_counts;
 mod options;
 mod partition_types;
 mod provider;

@@ -29,6 +29,7 @@ use datafusion_partitioned_core::{
 };
 
 use crate::filter::FilterUse;
+use crate::null_counts::with_unknown_null_counts;
 use crate::reader::FilePartitionReader;
 use crate::text_filter::parse_text_filter;
 
@@ -185,7 +186,7 @@ impl PartitionedTableProvider {
             .build();
         let plan = self.format.create_physical_plan(session, config).await?;
         match plan.downcast_ref::<DataSourceExec>() {
-            Some(scan) => file_scan(scan.data_source()),
+            Some(scan) => Ok(with_unknown_null_counts(file_scan(scan.data_source())?)),
             None => internal_err!("expected a DataSourceExec, not {}", plan.name()),
         }
     }

@@ -145,10 +145,11 @@ async fn col_08_column_type_changed_between_partitions() {
         .table(Table::new("t", "x BIGINT, m INT", "m"))
         .open_broken()
         .await;
+    // Without pruning the third partition is read as well.
     let query = "SELECT sum(x) FROM t WHERE m < 3";
-    case.rows(query, &["5000000001"]).await;
+    case.rows_where_pruned(query, &["5000000001"]).await;
     let query = "SELECT x FROM t WHERE x > 4000000000 AND m < 3";
-    case.rows(query, &["5000000000"]).await;
+    case.rows_where_pruned(query, &["5000000000"]).await;
     case.fails("SELECT x FROM t", &["m=3", "x", "oops"]).await;
 }
 

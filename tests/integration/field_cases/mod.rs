@@ -287,6 +287,7 @@ async fn replace_by_catalog(
         runtime: ctx.runtime_env(),
         concurrency: 4,
         metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
+        defer_files: false,
     };
     let all = PartitionPredicate::all(&spec);
     let mut batches = directories.catalog().list(all, listing);
@@ -375,30 +376,42 @@ impl Sessions {
     async fn rows(&self, sql: &str, expected: &[&str]) {
         let mut expected: Vec<_> = expected.iter().map(|row| (*row).to_owned()).collect();
         expected.sort();
-        self.check(sql, &expected, sorted_rows, None).await;
+        self.check(self.usable(), sql, &expected, sorted_rows, None)
+            .await;
+    }
+
+    /// The same in the modes in which filters choose partitions.
+    async fn rows_where_pruned(&self, sql: &str, expected: &[&str]) {
+        let expected: Vec<_> = expected.iter().map(|row| (*row).to_owned()).collect();
+        let sessions = self.usable().filter(|session| session.mode.prunes);
+        self.check(sessions, sql, &expected, sorted_rows, None)
+            .await;
     }
 
     /// Checks that the query has these rows, in this order.
     async fn ordered(&self, sql: &str, expected: &[&str]) {
         let expected: Vec<_> = expected.iter().map(|row| (*row).to_owned()).collect();
-        self.check(sql, &expected, ordered_rows, None).await;
+        self.check(self.usable(), sql, &expected, ordered_rows, None)
+            .await;
     }
 
     /// Checks that the query has these rows, and reads so many files where pruning is on.
     async fn files(&self, sql: &str, expected: &[&str], files: usize) {
         let mut expected: Vec<_> = expected.iter().map(|row| (*row).to_owned()).collect();
         expected.sort();
-        self.check(sql, &expected, sorted_rows, Some(files)).await;
+        self.check(self.usable(), sql, &expected, sorted_rows, Some(files))
+            .await;
     }
 
     async fn check(
         &self,
+        sessions: impl Iterator<Item = &Session>,
         sql: &str,
         expected: &[String],
         rows: fn(&[RecordBatch]) -> Vec<String>,
         files: Option<usize>,
     ) {
-        for session in self.usable() {
+        for session in sessions {
             let name = session.mode.name;
             let runs = if session.mode.asks_twice { 2 } else { 1 };
             for run in 1..=runs {
