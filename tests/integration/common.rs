@@ -8,6 +8,7 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{Lake, RequestCountingStore, sorted_rows};
+use proptest::test_runner::{Config, RngSeed};
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -118,6 +119,22 @@ impl Fixture {
         lines.sort_unstable();
         lines.join("\n")
     }
+}
+
+/// A property test with a fixed seed and `cases` cases. `PROPTEST_RNG_SEED` and `PROPTEST_CASES`
+/// choose others.
+pub(crate) fn property_config(cases: u32) -> Config {
+    let mut config = Config {
+        failure_persistence: None,
+        ..Config::default()
+    };
+    if std::env::var_os("PROPTEST_CASES").is_none() {
+        config.cases = cases;
+    }
+    if config.rng_seed == RngSeed::Random {
+        config.rng_seed = RngSeed::Fixed(0);
+    }
+    config
 }
 
 /// A directory on disk with a CSV file of the column `id` in each of `partitions`.

@@ -11,6 +11,8 @@ mod layouts;
 mod listing;
 mod metadata_answers;
 mod order;
+mod parse_path;
+mod properties;
 mod reading;
 mod s3;
 mod s3_server;

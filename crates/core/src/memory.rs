@@ -57,7 +57,11 @@ fn check_locations(partitions: &[Partition]) -> Result<()> {
     for location in &listed {
         let parents = location.match_indices('/').map(|(end, _)| &location[..end]);
         let root = (!location.is_empty()).then_some("");
-        if let Some(parent) = root.into_iter().chain(parents).find(|p| locations.contains(p)) {
+        if let Some(parent) = root
+            .into_iter()
+            .chain(parents)
+            .find(|p| locations.contains(p))
+        {
             return plan_err!(
                 "the partition at '{location}' is inside the partition at '{parent}', which would \
                  count its rows twice"

@@ -16,9 +16,7 @@ use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilde
 use datafusion::parquet::arrow::arrow_reader::ArrowReaderOptions;
 use datafusion::parquet::arrow::async_reader::AsyncFileReader;
 use datafusion::parquet::errors::Result as ParquetResult;
-use datafusion::parquet::file::metadata::{
-    ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData,
-};
+use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -85,7 +83,10 @@ impl AsyncFileReader for File {
 fn without_doubtful_statistics(
     metadata: Arc<ParquetMetaData>,
 ) -> ParquetResult<Arc<ParquetMetaData>> {
-    let mut columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let mut columns = metadata
+        .row_groups()
+        .iter()
+        .flat_map(RowGroupMetaData::columns);
     if !columns.any(is_doubtful) {
         return Ok(metadata);
     }

@@ -15,6 +15,7 @@
 //! ```
 
 mod coverage;
+mod pruning;
 mod queries;
 mod schema;
 mod settings;
@@ -38,8 +39,10 @@ use datafusion_partitioned_test_utils::{Lake, scan_metric, sorted_rows};
 use futures::FutureExt;
 use proptest::collection::vec;
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, RngSeed, TestCaseError, TestError, TestRunner};
-use tokio::runtime::Builder;
+use proptest::test_runner::{TestCaseError, TestError, TestRunner};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::common::property_config;
 
 use coverage::Coverage;
 use queries::{Query, query};
@@ -65,23 +68,9 @@ fn partitioned_tables_answer_as_tables_in_memory() {
 }
 
 fn run_cases() {
-    let mut config = Config {
-        failure_persistence: None,
-        ..Config::default()
-    };
-    if std::env::var_os("PROPTEST_CASES").is_none() {
-        config.cases = CASES;
-    }
-    if config.rng_seed == RngSeed::Random {
-        config.rng_seed = RngSeed::Fixed(0);
-    }
+    let config = property_config(CASES);
     let cases = config.cases;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(STACK)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = runtime();
     let coverage = RefCell::new(Coverage::default());
     let result = TestRunner::new(config).run(&case(), |(dataset, queries)| {
         runtime
@@ -95,6 +84,15 @@ fn run_cases() {
         Err(TestError::Fail(reason, _)) => panic!("{reason}"),
         Err(error) => panic!("{error}"),
     }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(STACK)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// Some tables, and some queries that each run under settings of their own.

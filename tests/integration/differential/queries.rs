@@ -301,7 +301,8 @@ fn value() -> impl Strategy<Value = u8> + Clone {
     0..5_u8
 }
 
-fn predicate() -> BoxedStrategy<Predicate> {
+/// Any filter.
+pub(super) fn predicate() -> BoxedStrategy<Predicate> {
     use Predicate::*;
     let column = || 0..3_u8;
     let operator = || select(&["=", "=", "<>", "<", "<=", ">", ">="][..]);

@@ -314,7 +314,7 @@ impl Dataset {
     }
 
     /// The rows of each file of a partitioned table, by its key without the extension.
-    fn files(&self, table: usize) -> BTreeMap<String, Vec<u32>> {
+    pub(super) fn files(&self, table: usize) -> BTreeMap<String, Vec<u32>> {
         let mut files = BTreeMap::<String, Vec<u32>>::new();
         for (row, index) in self.rows[table].iter().zip(0..) {
             let mut key = String::new();

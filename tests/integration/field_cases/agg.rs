@@ -116,14 +116,8 @@ async fn agg_04_extremes_after_pruning_to_one_file_or_none() {
 #[tokio::test]
 async fn agg_05_counts_with_filters_are_counted() {
     let case = Case::new()
-        .parquet(
-            "T/p=1/f.parquet",
-            rows!(("age", Int32, [5, 15, 25])),
-        )
-        .parquet(
-            "T/p=2/f.parquet",
-            rows!(("age", Int32, [35])),
-        )
+        .parquet("T/p=1/f.parquet", rows!(("age", Int32, [5, 15, 25])))
+        .parquet("T/p=2/f.parquet", rows!(("age", Int32, [35])))
         .table(Table::new("t", "age INT, p INT", "p"))
         .open()
         .await;

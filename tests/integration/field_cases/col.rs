@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    DictionaryArray, Int64Array, LargeStringArray, RecordBatch,
-};
+use datafusion::arrow::array::{DictionaryArray, Int64Array, LargeStringArray, RecordBatch};
 use datafusion::arrow::datatypes::Int32Type;
 
 use super::{Case, Table};
@@ -130,18 +128,9 @@ async fn col_07_columns_in_another_order() {
 #[tokio::test]
 async fn col_08_column_type_changed_between_partitions() {
     let case = Case::new()
-        .parquet(
-            "T/m=1/f.parquet",
-            rows!(("x", Int32, [1])),
-        )
-        .parquet(
-            "T/m=2/f.parquet",
-            rows!(("x", Int64, [5_000_000_000])),
-        )
-        .parquet(
-            "T/m=3/f.parquet",
-            rows!(("x", Utf8, ["oops"])),
-        )
+        .parquet("T/m=1/f.parquet", rows!(("x", Int32, [1])))
+        .parquet("T/m=2/f.parquet", rows!(("x", Int64, [5_000_000_000])))
+        .parquet("T/m=3/f.parquet", rows!(("x", Utf8, ["oops"])))
         .table(Table::new("t", "x BIGINT, m INT", "m"))
         .open_broken()
         .await;
@@ -162,14 +151,8 @@ async fn col_08_floats_and_decimals_widen() {
         Arc::new(array.unwrap()) as ArrayRef
     };
     let case = Case::new()
-        .parquet(
-            "T/m=1/f.parquet",
-            rows!(("f", Float32, [1.5])),
-        )
-        .parquet(
-            "T/m=2/f.parquet",
-            rows!(("f", Float64, [2.25])),
-        )
+        .parquet("T/m=1/f.parquet", rows!(("f", Float32, [1.5])))
+        .parquet("T/m=2/f.parquet", rows!(("f", Float64, [2.25])))
         .parquet(
             "U/m=1/f.parquet",
             RecordBatch::try_from_iter([("d", decimal(123_456))]).unwrap(),

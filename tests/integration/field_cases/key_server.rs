@@ -120,7 +120,9 @@ impl S3 for Bucket {
             let common = end.map(|end| key[..=prefix.len() + end].to_owned());
             // Keys of a prefix that has been returned, on this page or on one before.
             let is_known = |common: &String| {
-                let is_before = after.as_ref().is_some_and(|after| after.starts_with(common));
+                let is_before = after
+                    .as_ref()
+                    .is_some_and(|after| after.starts_with(common));
                 prefixes.contains(common) || is_before
             };
             if common.as_ref().is_some_and(is_known) {

@@ -10,6 +10,8 @@ pub(super) struct Mode {
     options: &'static [(&'static str, &'static str)],
     /// Whether partitions come from a catalog with their locations, and not from directories.
     pub(super) catalog_backed: bool,
+    /// Asks only queries with one of these words; all when there are none.
+    words: &'static [&'static str],
     /// Whether filters choose partitions.
     pub(super) prunes: bool,
     /// Whether queries are asked with cold and with warm caches, and the laws are checked.
@@ -20,6 +22,7 @@ const DEFAULT: Mode = Mode {
     name: "default",
     options: &[],
     catalog_backed: false,
+    words: &[],
     prunes: true,
     asks_twice: false,
 };
@@ -59,21 +62,25 @@ pub(super) const ALL: &[Mode] = &[
     Mode {
         name: "dynamic filters off",
         options: &[NO_KEYS],
+        words: &["JOIN"],
         ..DEFAULT
     },
     Mode {
         name: "dynamic filters of joins off",
         options: &[NO_JOIN_FILTER],
+        words: &["JOIN"],
         ..DEFAULT
     },
     Mode {
         name: "dynamic filters of TopK off",
         options: &[NO_TOPK_FILTER],
+        words: &["LIMIT"],
         ..DEFAULT
     },
     Mode {
         name: "dynamic filters of aggregates off",
         options: &[NO_AGGREGATE_FILTER],
+        words: &["min(", "max("],
         ..DEFAULT
     },
     Mode {
@@ -150,6 +157,11 @@ pub(super) const PRUNING: &[Mode] = &[
 ];
 
 impl Mode {
+    /// Whether the answer of a query could be another one in this mode than by default.
+    pub(super) fn concerns(&self, sql: &str) -> bool {
+        self.words.is_empty() || self.words.iter().any(|word| sql.contains(word))
+    }
+
     pub(super) fn session(&self) -> SessionContext {
         let config = SessionConfig::new()
             .with_target_partitions(3)

@@ -118,13 +118,21 @@ async fn pru_04_partition_condition_hidden_in_an_or() {
     let hidden = "(p = 1 AND x > 5) OR (p = 2 AND x < 3)";
     case.rows(&format!("SELECT count(*) FROM t WHERE {hidden}"), &["2"])
         .await;
-    case.files(&format!("SELECT p, x FROM t WHERE {hidden}"), &["1 | 9", "2 | 1"], 2)
-        .await;
+    case.files(
+        &format!("SELECT p, x FROM t WHERE {hidden}"),
+        &["1 | 9", "2 | 1"],
+        2,
+    )
+    .await;
     let open = "p = 1 OR x > 100";
     case.rows(&format!("SELECT count(*) FROM t WHERE {open}"), &["2"])
         .await;
-    case.files(&format!("SELECT p, x FROM t WHERE {open}"), &["1 | 1", "1 | 9"], 50)
-        .await;
+    case.files(
+        &format!("SELECT p, x FROM t WHERE {open}"),
+        &["1 | 1", "1 | 9"],
+        50,
+    )
+    .await;
 }
 
 /// One condition, written in different ways (pola-rs/polars #13107).

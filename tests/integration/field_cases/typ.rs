@@ -9,11 +9,7 @@ async fn typ_01_zero_padded_integers() {
     let case = Case::new()
         .ids("T/day=06/hour=00/f.parquet", &[1])
         .ids("T/day=06/hour=01/f.parquet", &[2])
-        .table(Table::new(
-            "t",
-            "id BIGINT, day INT, hour INT",
-            "day, hour",
-        ))
+        .table(Table::new("t", "id BIGINT, day INT, hour INT", "day, hour"))
         .open()
         .await;
     let query = "SELECT id, day, hour FROM t ORDER BY id";
@@ -31,8 +27,11 @@ async fn typ_03_text_keeps_its_zeros() {
         .table(Table::new("t", "id BIGINT, zip TEXT", "zip"))
         .open()
         .await;
-    case.ordered("SELECT id, zip FROM t ORDER BY id", &["1 | 00501", "2 | 501"])
-        .await;
+    case.ordered(
+        "SELECT id, zip FROM t ORDER BY id",
+        &["1 | 00501", "2 | 501"],
+    )
+    .await;
     case.files("SELECT id FROM t WHERE zip = '00501'", &["1"], 1)
         .await;
 }
