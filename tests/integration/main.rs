@@ -8,6 +8,8 @@ mod errors;
 mod execution;
 mod layouts;
 mod listing;
+mod metadata_answers;
+mod order;
 mod reading;
 mod s3;
 mod s3_server;

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`PartitionedTableProvider`] | the `TableProvider`: decides which filters choose partitions, builds the scan |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
+//! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
 mod filesystem;
 mod filter;
 mod inference;
+mod metadata_answers;
 mod options;
 mod partition_types;
 mod provider;
@@ -17,5 +19,6 @@ mod reader;
 mod text_filter;
 
 pub use filesystem::FilesystemConnector;
+pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
 pub use reader::FilePartitionReader;
