@@ -6,7 +6,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{filter_record_batch, take_arrays};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion_partitioned_core::{PartitionBatch, PartitionSource, PartitionSpec};
+use datafusion_partitioned_core::PartitionSpec;
 use object_store::path::Path;
 
 /// Directories of one level that may hold wanted partitions.
@@ -62,12 +62,6 @@ impl Level {
 
     pub(crate) fn is_root(&self) -> bool {
         self.depth == 0
-    }
-
-    /// The directories as partitions whose files are not known.
-    pub(crate) fn into_partitions(self) -> Result<PartitionBatch> {
-        let sources = self.directories.into_iter().map(PartitionSource::new);
-        PartitionBatch::try_new(self.values, sources.collect())
     }
 
     /// The directories for which `keep` is true.
