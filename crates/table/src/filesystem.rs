@@ -58,6 +58,7 @@ impl Connector for FilesystemConnector {
             DirectoryCatalog::try_new(&roots, spec.clone(), options.layout(spec)?)?
                 .with_on_mismatch(options.on_mismatch)
                 .with_path_pattern(options.path_pattern.as_deref())
+                .map_err(|error| error.context("option 'source.path.regex-pattern'"))
         };
         let (file_schema, spec) =
             infer_columns(context, &columns, &options, &format, &catalog).await?;

@@ -191,6 +191,15 @@ impl PartitionScan {
         .then_some(key)
     }
 
+    /// The scan with one more filter, over the partition columns by their index in the spec as
+    /// [`Self::filter_key`] returns it. It only chooses partitions: whoever adds it must still
+    /// filter the rows.
+    pub fn with_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        let mut scan = self.clone();
+        scan.predicate = scan.predicate.with_filter(filter);
+        scan
+    }
+
     /// The scan with one more dynamic filter (Flink: `applyDynamicFiltering`).
     pub fn with_dynamic_filter(&self, filter: Arc<DynamicPartitionFilter>) -> Self {
         let mut scan = self.clone();
