@@ -14,9 +14,7 @@ use datafusion_partitioned_connector::{
 use crate::files::{FileReadOptions, MatchBy};
 
 /// What `STORED AS` may say, in capitals as it arrives.
-const FORMATS: [&str; 7] = [
-    "PARQUET", "CSV", "TSV", "JSON", "NDJSON", "ARROW", "AVRO",
-];
+const FORMATS: [&str; 7] = ["PARQUET", "CSV", "TSV", "JSON", "NDJSON", "ARROW", "AVRO"];
 
 /// The format that DataFusion has under another name, with other defaults.
 const TSV: &str = "TSV";
@@ -74,9 +72,9 @@ impl TableFormat {
                 .or_insert_with(|| "\t".to_owned());
         }
         let known_as = if file_type == TSV { "CSV" } else { file_type };
-        let factory = state
-            .get_file_format_factory(known_as)
-            .ok_or_else(|| plan_datafusion_err!("unknown file format '{file_type}' for table '{table}'"))?;
+        let factory = state.get_file_format_factory(known_as).ok_or_else(|| {
+            plan_datafusion_err!("unknown file format '{file_type}' for table '{table}'")
+        })?;
         let format = factory.create(state, &format_options)?;
 
         let match_by = options.get(&MATCH_BY)?;

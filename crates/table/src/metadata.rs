@@ -41,7 +41,11 @@ impl MetadataColumn {
     /// When a name is not known or there twice.
     pub fn parse_list(list: &str) -> Result<Vec<Self>> {
         let mut columns = vec![];
-        for name in list.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in list
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             let Some(column) = Self::ALL.into_iter().find(|column| column.name() == name) else {
                 return plan_err!(
                     "unknown metadata column '{name}'; expected some of: {}",
@@ -56,35 +60,26 @@ impl MetadataColumn {
         Ok(columns)
     }
 
-    /// The column in the table's schema, where text has the type `text`.
-    pub(crate) fn field(self, text: &DataType) -> Field {
+    /// The column in the table's schema.
+    pub(crate) fn field(self) -> Field {
         let data_type = match self {
-            Self::Path | Self::Name => text.clone(),
+            Self::Path | Self::Name => DataType::Utf8,
             Self::Size => DataType::Int64,
-            Self::ModificationTime => {
-                DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into()))
-            }
+            Self::ModificationTime => DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into())),
         };
         Field::new(self.name(), data_type, true)
     }
 
     /// The value for all rows of a file.
-    pub(crate) fn value(
-        self,
-        text: &DataType,
-        store_url: &ObjectStoreUrl,
-        file: &ObjectMeta,
-    ) -> Result<ScalarValue> {
+    pub(crate) fn value(self, store_url: &ObjectStoreUrl, file: &ObjectMeta) -> ScalarValue {
         match self {
-            Self::Path => ScalarValue::from(url_of(store_url, &file.location)).cast_to(text),
-            Self::Name => {
-                ScalarValue::from(file.location.filename().unwrap_or_default()).cast_to(text)
-            }
-            Self::Size => Ok(ScalarValue::Int64(i64::try_from(file.size).ok())),
-            Self::ModificationTime => Ok(ScalarValue::TimestampMillisecond(
+            Self::Path => ScalarValue::from(url_of(store_url, &file.location)),
+            Self::Name => ScalarValue::from(file.location.filename().unwrap_or_default()),
+            Self::Size => ScalarValue::Int64(i64::try_from(file.size).ok()),
+            Self::ModificationTime => ScalarValue::TimestampMillisecond(
                 Some(file.last_modified.timestamp_millis()),
                 Some(UTC.into()),
-            )),
+            ),
         }
     }
 }
@@ -101,7 +96,10 @@ mod tests {
         );
         assert_eq!(MetadataColumn::parse_list("").unwrap(), []);
         let error = MetadataColumn::parse_list("file.owner").unwrap_err();
-        assert!(error.to_string().contains("file.modification-time"), "{error}");
+        assert!(
+            error.to_string().contains("file.modification-time"),
+            "{error}"
+        );
         assert!(MetadataColumn::parse_list("file.size,file.size").is_err());
     }
 }

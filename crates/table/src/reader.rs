@@ -12,6 +12,9 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion_partitioned_catalog::list_data_files;
 use datafusion_partitioned_core::{PartitionBatch, PartitionReader, ReadContext};
 
+use crate::files::{FileReadOptions, PartitionFileSource};
+use crate::metadata::MetadataColumn;
+
 /// How many units of work each stream gets on average from one batch of partitions. More units
 /// even out differences between files, and each costs a little.
 const UNITS_PER_STREAM: usize = 4;
@@ -27,6 +30,8 @@ pub struct FilePartitionReader {
     /// Says nothing about any column. Without it the Parquet reader would not look at the
     /// partition values of a file before opening it.
     statistics: Arc<Statistics>,
+    options: FileReadOptions,
+    metadata_columns: Arc<[MetadataColumn]>,
 }
 
 impl FilePartitionReader {
@@ -36,7 +41,21 @@ impl FilePartitionReader {
         Self {
             statistics: Arc::new(Statistics::new_unknown(schema)),
             template: Arc::new(template),
+            options: FileReadOptions::default(),
+            metadata_columns: Arc::default(),
         }
+    }
+
+    /// Sets how the files are read, beyond what their format decides.
+    pub fn with_options(mut self, options: FileReadOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Says that the last partition columns of the template are these, and not the catalog's.
+    pub fn with_metadata_columns(mut self, columns: &[MetadataColumn]) -> Self {
+        self.metadata_columns = columns.into();
+        self
     }
 
     fn config(&self) -> Result<&FileScanConfig> {
@@ -66,11 +85,12 @@ impl FilePartitionReader {
                 }
             };
             let values = partitions.partition_values(row)?.into_inner();
-            files.extend(
-                objects
-                    .iter()
-                    .map(|object| self.file(object.clone(), values.clone())),
-            );
+            for object in objects {
+                let metadata = self.metadata_columns.iter();
+                let metadata = metadata.map(|c| c.value(&config.object_store_url, object));
+                let values = values.iter().cloned().chain(metadata).collect();
+                files.push(self.file(object.clone(), values));
+            }
         }
         Ok(files)
     }
@@ -92,7 +112,7 @@ impl PartitionReader for FilePartitionReader {
     fn with_template(&self, template: Arc<dyn DataSource>) -> Arc<dyn PartitionReader> {
         Arc::new(Self {
             template,
-            statistics: Arc::clone(&self.statistics),
+            ..self.clone()
         })
     }
 
@@ -105,25 +125,35 @@ impl PartitionReader for FilePartitionReader {
         let files = self.files(config, &partitions, context).await?;
         context.metrics.files_scanned.add(files.len());
 
-        let with_groups = |groups| {
-            FileScanConfigBuilder::from(config.clone())
-                .with_file_groups(groups)
-                .build()
-        };
+        let source = PartitionFileSource::new(config, self.options);
         let units = context.streams * UNITS_PER_STREAM;
-        let whole = with_groups(vec![FileGroup::new(files)]);
         let optimizer = &context.config.optimizer;
-        if optimizer.repartition_file_scans
-            && let Some(split) =
-                whole.repartitioned(units, optimizer.repartition_file_min_size, None)?
-        {
-            return Ok(split);
-        }
-        let groups = whole
-            .file_groups
+        let (splittable, whole): (Vec<_>, Vec<_>) = files
             .into_iter()
-            .flat_map(|group| group.split_files(units));
-        Ok(Arc::new(with_groups(groups.collect())))
+            .partition(|file| source.is_splittable(file));
+        let scan = FileScanConfigBuilder::from(config.clone())
+            .with_source(Arc::new(source))
+            .with_file_groups(vec![FileGroup::new(splittable)])
+            .build();
+        let split = match optimizer.repartition_file_scans {
+            true => scan.repartitioned(units, optimizer.repartition_file_min_size, None)?,
+            false => None,
+        };
+        let split = split.as_ref().and_then(|split| split.downcast_ref());
+        let mut groups = match split {
+            Some(FileScanConfig { file_groups, .. }) => file_groups.clone(),
+            None => scan
+                .file_groups
+                .iter()
+                .flat_map(|group| group.clone().split_files(units))
+                .collect(),
+        };
+        groups.extend(FileGroup::new(whole).split_files(units));
+        Ok(Arc::new(
+            FileScanConfigBuilder::from(scan)
+                .with_file_groups(groups)
+                .build(),
+        ))
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {

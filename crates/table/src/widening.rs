@@ -97,8 +97,8 @@ impl WideningAdapter {
 pub(crate) fn widens_to(file: &DataType, table: &DataType) -> bool {
     use DataType::{
         Binary, BinaryView, Boolean, Date32, Date64, Dictionary, FixedSizeBinary, FixedSizeList,
-        Float16, Float32, Float64, LargeBinary, LargeList, LargeListView, List, ListView, Map, Null,
-        RunEndEncoded, Struct, Time32, Time64, Timestamp,
+        Float16, Float32, Float64, LargeBinary, LargeList, LargeListView, List, ListView, Map,
+        Null, RunEndEncoded, Struct, Time32, Time64, Timestamp,
     };
     let is_binary = |data_type: &DataType| {
         matches!(
@@ -127,7 +127,10 @@ pub(crate) fn widens_to(file: &DataType, table: &DataType) -> bool {
             per_second(*file) <= per_second(*table)
         }
         (
-            List(file) | LargeList(file) | ListView(file) | LargeListView(file)
+            List(file)
+            | LargeList(file)
+            | ListView(file)
+            | LargeListView(file)
             | FixedSizeList(file, _),
             List(table) | LargeList(table) | ListView(table) | LargeListView(table),
         ) => widens_to(file.data_type(), table.data_type()),
@@ -135,9 +138,10 @@ pub(crate) fn widens_to(file: &DataType, table: &DataType) -> bool {
         (Map(file, _), Map(table, _)) => match (file.data_type(), table.data_type()) {
             (Struct(file), Struct(table)) => {
                 file.len() == table.len()
-                    && file.iter().zip(table).all(|(file, table)| {
-                        widens_to(file.data_type(), table.data_type())
-                    })
+                    && file
+                        .iter()
+                        .zip(table)
+                        .all(|(file, table)| widens_to(file.data_type(), table.data_type()))
             }
             _ => false,
         },
@@ -181,7 +185,9 @@ struct Integer {
 }
 
 fn integer(data_type: &DataType) -> Option<Integer> {
-    let bits = data_type.is_integer().then(|| data_type.primitive_width())??;
+    let bits = data_type
+        .is_integer()
+        .then(|| data_type.primitive_width())??;
     Some(Integer {
         is_signed: data_type.is_signed_integer(),
         bits: u8::try_from(bits * 8).ok()?,

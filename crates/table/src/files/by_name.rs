@@ -316,10 +316,7 @@ mod tests {
             matched(&["ID", "id"], &["id"]).unwrap(),
             [text("ID"), int("id")]
         );
-        assert_eq!(
-            matched(&["ID"], &["id", "ID"]).unwrap(),
-            [int("ID")]
-        );
+        assert_eq!(matched(&["ID"], &["id", "ID"]).unwrap(), [int("ID")]);
         assert_eq!(
             matched(&["", "", "id"], &["id"]).unwrap(),
             [text(""), text(""), int("id")]

@@ -14,7 +14,7 @@
 use std::io::{Cursor, Read};
 
 use bytes::Bytes;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::DataFusionError;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -71,7 +71,6 @@ pub(crate) fn decompress(
         meta,
         range,
         attributes,
-        extensions,
     } = result;
     let decompressed = match payload {
         GetResultPayload::File(file, _) => {
@@ -98,13 +97,10 @@ pub(crate) fn decompress(
         meta,
         range,
         attributes,
-        extensions,
     })
 }
 
-fn chunks(
-    reader: Box<dyn Read + Send>,
-) -> BoxStream<'static, object_store::Result<Bytes>> {
+fn chunks(reader: Box<dyn Read + Send>) -> BoxStream<'static, object_store::Result<Bytes>> {
     stream::try_unfold(reader, |mut reader| async move {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
         reader

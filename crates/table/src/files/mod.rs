@@ -86,10 +86,9 @@ impl FileReadOptions {
         format: &dyn FileFormat,
     ) -> Arc<dyn ObjectStore> {
         match format.compression_type() {
-            Some(compression) if !compression.is_compressed() => Arc::new(ReadingStore::new(
-                store,
-                self.compression(compression),
-            )),
+            Some(compression) if !compression.is_compressed() => {
+                Arc::new(ReadingStore::new(store, self.compression(compression)))
+            }
             // The format decompresses by itself, or never does.
             _ => store,
         }
@@ -202,11 +201,12 @@ impl FileSource for PartitionFileSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
-        let reads_whole_files = self.probe.is_some()
-            || self.inner.is::<CsvSource>()
-            || self.inner.is::<JsonSource>();
+        let reads_whole_files =
+            self.probe.is_some() || self.inner.is::<CsvSource>() || self.inner.is::<JsonSource>();
         let morselizer = if reads_whole_files {
-            Box::new(OpenerMorselizer(self.file_opener(store, config, partition)?))
+            Box::new(OpenerMorselizer(
+                self.file_opener(store, config, partition)?,
+            ))
         } else {
             self.inner.create_morselizer(store, config, partition)?
         };

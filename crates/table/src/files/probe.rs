@@ -62,7 +62,6 @@ impl SchemaProbe {
             meta,
             range,
             attributes,
-            extensions,
         } = result;
         let (found, payload) = match payload {
             GetResultPayload::File(mut file, path) => {
@@ -90,10 +89,7 @@ impl SchemaProbe {
                     next_length(head.len())?;
                 };
                 let head = stream::once(async move { Ok(head.freeze()) });
-                (
-                    found,
-                    GetResultPayload::Stream(head.chain(stream).boxed()),
-                )
+                (found, GetResultPayload::Stream(head.chain(stream).boxed()))
             }
         };
         let result = GetResult {
@@ -101,7 +97,6 @@ impl SchemaProbe {
             meta,
             range,
             attributes,
-            extensions,
         };
         Ok((found, result))
     }
