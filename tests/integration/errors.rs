@@ -291,6 +291,14 @@ async fn refused_memory_gives_up_the_filter_and_not_the_query() {
 async fn formats_that_are_not_supported() {
     let fixture = table().await;
     let sql = create(&fixture, "'connector' 'filesystem'").replace("AS CSV", "AS ORC");
+    assert_mentions(&fixture.error(&sql).await, &["ORC"]);
+    // Where the session knows the name.
+    {
+        let state = fixture.ctx.state_ref();
+        let mut state = state.write();
+        let factory = Arc::clone(&state.table_factories()["CSV"]);
+        state.table_factories_mut().insert("ORC".to_owned(), factory);
+    }
     assert_mentions(
         &fixture.error(&sql).await,
         &["STORED AS ORC", "PARQUET", "CSV", "AVRO"],

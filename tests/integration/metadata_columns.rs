@@ -141,13 +141,22 @@ async fn they_do_not_take_part_in_the_choice_of_partitions() {
 }
 
 #[tokio::test]
-async fn a_filter_on_them_opens_no_other_parquet_file() {
-    let fixture = lake(FileKind::Parquet, SessionConfig::new()).await;
-    fixture
-        .rows("SELECT id FROM t WHERE \"file.name\" = 'b.parquet'")
-        .await;
-    assert!(fixture.requests.mentioning("a.parquet").is_empty());
-    assert!(!fixture.requests.mentioning("b.parquet").is_empty());
+async fn a_filter_on_them_opens_no_other_file() {
+    for kind in [FileKind::Parquet, FileKind::Csv] {
+        let fixture = lake(kind, SessionConfig::new()).await;
+        let name = format!("b.{}", kind.extension());
+        let (rows, plan) = fixture
+            .analyze(&format!("SELECT id FROM t WHERE \"file.name\" = '{name}'"))
+            .await;
+        assert_eq!(rows, ["1", "2"]);
+        assert_eq!(scan_metric(&plan, "files_scanned"), 1);
+        assert!(fixture.requests.mentioning("/a.").is_empty());
+        // The filter is not evaluated for files without rows, and fails for those with.
+        let error = fixture
+            .error("SELECT id FROM t WHERE 1 / (\"file.size\" * 0) = 1")
+            .await;
+        assert!(error.contains("ivide by zero"), "{error}");
+    }
 }
 
 #[tokio::test]

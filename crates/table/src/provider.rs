@@ -29,7 +29,7 @@ use datafusion_partitioned_core::{
 };
 
 use crate::files::FileReadOptions;
-use crate::filter::FilterUse;
+use crate::filter::{FilterUse, decides_about_files};
 use crate::metadata::MetadataColumn;
 use crate::reader::FilePartitionReader;
 use crate::text_filter::parse_text_filter;
@@ -358,7 +358,14 @@ impl PartitionedTableProvider {
         let template = self
             .template(session, projection, filters, limit, statistics)
             .await?;
+        let spec = self.catalog.spec();
+        let file_filters = filters
+            .iter()
+            .filter(|filter| decides_about_files(filter, spec, &self.metadata_columns))
+            .map(|filter| self.physical_filter(session, filter))
+            .collect::<Result<Vec<_>>>()?;
         let reader = FilePartitionReader::new(template)
+            .with_file_filters(file_filters)
             .with_options(self.read_options)
             .with_metadata_columns(&self.metadata_columns);
         let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();

@@ -4,15 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion_partitioned_catalog::list_data_files;
 use datafusion_partitioned_core::{PartitionBatch, PartitionReader, ReadContext};
 
-use crate::files::{FileReadOptions, PartitionFileSource};
+use crate::files::{FileReadOptions, PartitionFileSource, with_partition_values};
 use crate::metadata::MetadataColumn;
 
 /// How many units of work each stream gets on average from one batch of partitions. More units
@@ -32,6 +35,9 @@ pub struct FilePartitionReader {
     statistics: Arc<Statistics>,
     options: FileReadOptions,
     metadata_columns: Arc<[MetadataColumn]>,
+    /// What the values of a file's partition and metadata columns must satisfy, over the columns of
+    /// the table.
+    file_filters: Arc<[Arc<dyn PhysicalExpr>]>,
 }
 
 impl FilePartitionReader {
@@ -43,6 +49,7 @@ impl FilePartitionReader {
             template: Arc::new(template),
             options: FileReadOptions::default(),
             metadata_columns: Arc::default(),
+            file_filters: Arc::default(),
         }
     }
 
@@ -55,6 +62,13 @@ impl FilePartitionReader {
     /// Says that the last partition columns of the template are these, and not the catalog's.
     pub fn with_metadata_columns(mut self, columns: &[MetadataColumn]) -> Self {
         self.metadata_columns = columns.into();
+        self
+    }
+
+    /// Leaves out files for which a filter is not true. The filters are over the columns of the table,
+    /// of which they mention partition and metadata columns alone, and the rows are filtered again.
+    pub fn with_file_filters(mut self, filters: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        self.file_filters = filters.into();
         self
     }
 
@@ -88,11 +102,27 @@ impl FilePartitionReader {
             for object in objects {
                 let metadata = self.metadata_columns.iter();
                 let metadata = metadata.map(|c| c.value(&config.object_store_url, object));
-                let values = values.iter().cloned().chain(metadata).collect();
-                files.push(self.file(object.clone(), values));
+                let values: Vec<_> = values.iter().cloned().chain(metadata).collect();
+                if self.is_wanted(config, &values) {
+                    files.push(self.file(object.clone(), values));
+                }
             }
         }
         Ok(files)
+    }
+
+    /// A filter that fails is left to the rows, of which there may be none.
+    fn is_wanted(&self, config: &FileScanConfig, values: &[ScalarValue]) -> bool {
+        let file_columns = config.file_schema().fields().len();
+        let holds = |filter: &Arc<dyn PhysicalExpr>| -> Result<bool> {
+            let filter = with_partition_values(Arc::clone(filter), file_columns, values)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(1));
+            let row = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options)?;
+            let answer = ScalarValue::try_from_array(&filter.evaluate(&row)?.into_array(1)?, 0)?;
+            Ok(answer == ScalarValue::Boolean(Some(true)))
+        };
+        let mut filters = self.file_filters.iter();
+        filters.all(|filter| holds(filter).unwrap_or(true))
     }
 
     fn file(&self, object: object_store::ObjectMeta, values: Vec<ScalarValue>) -> PartitionedFile {

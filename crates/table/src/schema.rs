@@ -10,6 +10,7 @@ use datafusion_partitioned_catalog::url_of;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use object_store::ObjectMeta;
 
+use crate::files::described_columns;
 use crate::format::TableFormat;
 use crate::widening::widens_to;
 
@@ -33,7 +34,13 @@ pub(crate) async fn infer_schema(
         let store = &store;
         async move {
             let url = url_of(store_url, &file.location);
-            match format.format.infer_schema(session, store, &[file]).await {
+            let described = described_columns(format.format.as_ref(), store, &file.location);
+            let schema = match described.await {
+                Ok(Some(schema)) => Ok(schema),
+                Ok(None) => format.format.infer_schema(session, store, &[file]).await,
+                Err(error) => Err(error),
+            };
+            match schema {
                 Ok(schema) => Ok((url, schema)),
                 Err(error) => Err(error.context(format!("cannot infer the columns of '{url}'"))),
             }

@@ -81,12 +81,24 @@ impl Files {
             }
             Some(_) => (self.seen.columns(&self, &file.object_meta).await?, reading),
         };
-        if let (Found::IpcStream(_), Some(range)) = (&found, &file.range) {
+        match (&found, &mut file.range) {
             // A stream cannot be split: its first part stands for all of it.
-            if range.start > 0 {
+            (Found::IpcStream(_), Some(range)) if range.start > 0 => {
                 return Ok(stream::empty().boxed());
             }
-            file.range = None;
+            (Found::IpcStream(_), range) => *range = None,
+            // DataFusion takes the first line of the first part for the header. What is in front of
+            // the header has no rows.
+            (Found::Header(header), Some(range)) => {
+                let header_start = i64::try_from(header.start).unwrap_or(i64::MAX);
+                if range.end <= header_start {
+                    return Ok(stream::empty().boxed());
+                }
+                if range.start <= header_start {
+                    range.start = 0;
+                }
+            }
+            _ => {}
         }
         let Some(source) = self.source_for(&found, &file.partition_values)? else {
             return Ok(stream::empty().boxed());
@@ -104,9 +116,9 @@ impl Files {
     ) -> Result<Option<Arc<dyn FileSource>>> {
         let table = self.source.table_schema();
         let (schema, source): (_, Arc<dyn FileSource>) = match found {
-            Found::Header(names) if names.is_empty() => return Ok(None),
-            Found::Header(names) => {
-                let schema = header_schema(names, table)?;
+            Found::Header(header) if header.names.is_empty() => return Ok(None),
+            Found::Header(header) => {
+                let schema = header_schema(&header.names, table)?;
                 if schema.fields() == table.file_schema().fields() {
                     return Ok(Some(Arc::clone(&self.source)));
                 }
@@ -161,7 +173,7 @@ impl Files {
 }
 
 /// Replaces the columns behind the file columns by their values.
-fn with_partition_values(
+pub(crate) fn with_partition_values(
     expr: Arc<dyn PhysicalExpr>,
     file_columns: usize,
     values: &[ScalarValue],

@@ -18,9 +18,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::csv::reader::Format;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::arrow::ArrowFormat;
+use datafusion::datasource::file_format::avro::AvroFormat;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
@@ -33,13 +36,16 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_datasource::morsel::Morselizer;
-use object_store::ObjectStore;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use by_name::{ByNameOpener, Files, SeenFiles};
 use compression::Compression;
 use morsel::{NamingMorselizer, OpenerMorselizer};
-use probe::SchemaProbe;
+use probe::{HeaderFormat, SchemaProbe};
 use store::ReadingStore;
+
+pub(crate) use by_name::with_partition_values;
 
 /// How the columns of CSV files are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -93,6 +99,23 @@ impl FileReadOptions {
             _ => store,
         }
     }
+}
+
+/// The columns of a file whose format describes them in front, in more detail than DataFusion finds
+/// them: it does not find those of Arrow files with wide alignment, such as its own. `None` for other
+/// formats.
+pub(crate) async fn described_columns(
+    format: &dyn FileFormat,
+    store: &dyn ObjectStore,
+    location: &Path,
+) -> Result<Option<SchemaRef>> {
+    let probe = match () {
+        () if format.is::<ArrowFormat>() => SchemaProbe::Arrow,
+        () if format.is::<AvroFormat>() => SchemaProbe::Avro,
+        () => return Ok(None),
+    };
+    let (found, _) = probe.look_at(store.get(location).await?).await?;
+    Ok(found.schema())
 }
 
 /// Reads files for one scan. Made when the scan runs: what planning pushes down is in the source that
@@ -182,7 +205,11 @@ fn probe(source: &dyn FileSource, options: FileReadOptions) -> Option<SchemaProb
     if let Some(comment) = csv.comment() {
         format = format.with_comment(comment);
     }
-    Some(SchemaProbe::Csv(format))
+    Some(SchemaProbe::Csv(HeaderFormat {
+        format,
+        terminator: csv.terminator(),
+        comment: csv.comment(),
+    }))
 }
 
 impl FileSource for PartitionFileSource {

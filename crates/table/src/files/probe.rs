@@ -27,8 +27,8 @@ const FIRST_BYTES: usize = 4 * 1024;
 /// A description of columns that is longer than this is taken for a damaged file.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// What an Arrow file begins with, padding included.
-const IPC_FILE_MAGIC: &[u8; 8] = b"ARROW1\0\0";
+/// What an Arrow file begins with. Zeros follow, as many as its writer likes for alignment.
+const IPC_FILE_MAGIC: &[u8] = b"ARROW1";
 
 /// What each message of an Arrow stream begins with.
 const IPC_CONTINUATION: [u8; 4] = [0xff; 4];
@@ -36,7 +36,7 @@ const IPC_CONTINUATION: [u8; 4] = [0xff; 4];
 /// Knows where a format describes the columns of a file.
 #[derive(Debug, Clone)]
 pub(crate) enum SchemaProbe {
-    Csv(Format),
+    Csv(HeaderFormat),
     Arrow,
     Avro,
 }
@@ -44,14 +44,41 @@ pub(crate) enum SchemaProbe {
 /// What has been found in front of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Found {
-    /// The names of a CSV header. None in a file without any line.
-    Header(Vec<String>),
+    /// A CSV header.
+    Header(Header),
     /// The columns of an Arrow file.
     IpcFile(SchemaRef),
     /// The columns of an Arrow stream.
     IpcStream(SchemaRef),
     /// The columns of an Avro file.
     Avro(SchemaRef),
+}
+
+impl Found {
+    /// The columns with their types, which a header does not have.
+    pub(crate) fn schema(self) -> Option<SchemaRef> {
+        match self {
+            Self::Header(_) => None,
+            Self::IpcFile(schema) | Self::IpcStream(schema) | Self::Avro(schema) => Some(schema),
+        }
+    }
+}
+
+/// The header line of a CSV file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Header {
+    /// The names in it. None in a file without any line.
+    pub(crate) names: Vec<String>,
+    /// Where the line starts, behind empty lines and comments.
+    pub(crate) start: usize,
+}
+
+/// How headers are written.
+#[derive(Debug, Clone)]
+pub(crate) struct HeaderFormat {
+    pub(crate) format: Format,
+    pub(crate) terminator: Option<u8>,
+    pub(crate) comment: Option<u8>,
 }
 
 impl SchemaProbe {
@@ -120,7 +147,7 @@ impl SchemaProbe {
     /// `None` when `head` ends too early.
     fn find(&self, head: &[u8], is_whole: bool) -> Result<Option<Found>> {
         match self {
-            Self::Csv(format) => find_header(format, head, is_whole),
+            Self::Csv(format) => format.find(head, is_whole),
             Self::Arrow => find_ipc_schema(head, is_whole),
             Self::Avro => match ReaderBuilder::new().build(Cursor::new(head)) {
                 Ok(reader) => Ok(Some(Found::Avro(reader.schema()))),
@@ -139,22 +166,52 @@ fn next_length(looked_at: usize) -> Result<usize> {
     Ok((looked_at * 8).clamp(FIRST_BYTES, MOST_BYTES))
 }
 
-fn find_header(format: &Format, head: &[u8], is_whole: bool) -> Result<Option<Found>> {
-    let ran_out = Cell::new(false);
-    let reader = Head {
-        rest: head,
-        is_whole,
-        ran_out: &ran_out,
-    };
-    // No record is looked at, so that the names are all that is found.
-    let inferred = format.infer_schema(reader, Some(0));
-    if ran_out.get() {
-        return Ok(None);
+impl HeaderFormat {
+    fn find(&self, head: &[u8], is_whole: bool) -> Result<Option<Found>> {
+        let ran_out = Cell::new(false);
+        let reader = Head {
+            rest: head,
+            is_whole,
+            ran_out: &ran_out,
+        };
+        // No record is looked at, so that the names are all that is found.
+        let inferred = self.format.infer_schema(reader, Some(0));
+        if ran_out.get() {
+            return Ok(None);
+        }
+        let (schema, _) = inferred?;
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        Ok(Some(Found::Header(Header {
+            names: names.collect(),
+            start: self.start(head),
+        })))
     }
-    let (schema, _) = inferred?;
-    let names = schema.fields().iter().map(|field| field.name().clone());
-    Ok(Some(Found::Header(names.collect())))
+
+    /// The first byte that is neither in an empty line nor in a comment.
+    fn start(&self, head: &[u8]) -> usize {
+        let is_line_end = |byte: u8| match self.terminator {
+            Some(terminator) => byte == terminator,
+            None => matches!(byte, b'\r' | b'\n'),
+        };
+        let mut start = 0;
+        let mut rest = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+        while let Some((first, behind)) = rest.split_first() {
+            rest = if is_line_end(*first) {
+                behind
+            } else if Some(*first) == self.comment {
+                let end = behind.iter().position(|byte| *byte == b'\n');
+                end.map_or(&[], |end| &behind[end + 1..])
+            } else {
+                break;
+            };
+            start = head.len() - rest.len();
+        }
+        start
+    }
 }
+
+/// What some programs put in front of UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The beginning of a file, which must not be mistaken for all of it.
 struct Head<'a> {
@@ -176,11 +233,12 @@ impl Read for Head<'_> {
 
 /// The file format is the stream format behind a magic number, plus an index at the end.
 fn find_ipc_schema(head: &[u8], is_whole: bool) -> Result<Option<Found>> {
-    let is_file = head.starts_with(IPC_FILE_MAGIC);
-    let stream = if is_file {
-        &head[IPC_FILE_MAGIC.len()..]
-    } else {
-        head
+    let (is_file, stream) = match head.strip_prefix(IPC_FILE_MAGIC) {
+        Some(rest) => {
+            let padding = rest.iter().position(|byte| *byte != 0);
+            (true, &rest[padding.unwrap_or(rest.len())..])
+        }
+        None => (false, head),
     };
     // Checked here, because a reader of other bytes would believe any length they spell.
     let length = match stream.get(..8) {
@@ -211,9 +269,8 @@ mod tests {
     use super::*;
 
     fn header(text: &[u8], is_whole: bool) -> Option<Vec<String>> {
-        let format = Format::default().with_header(true);
-        match find_header(&format, text, is_whole).unwrap()? {
-            Found::Header(names) => Some(names),
+        match format(None).find(text, is_whole).unwrap()? {
+            Found::Header(header) => Some(header.names),
             other => panic!("{other:?}"),
         }
     }
@@ -233,6 +290,25 @@ mod tests {
             header(b"\"x,\"\"y\"\"\n\",b\n", true),
             Some(vec!["x,\"y\"\n".to_owned(), "b".to_owned()])
         );
+    }
+
+    fn format(comment: Option<u8>) -> HeaderFormat {
+        HeaderFormat {
+            format: Format::default().with_header(true),
+            terminator: None,
+            comment,
+        }
+    }
+
+    #[test]
+    fn a_header_starts_behind_empty_lines_and_comments() {
+        let start = |text: &str| format(Some(b'#')).start(text.as_bytes());
+        assert_eq!(start("a,b\n"), 0);
+        assert_eq!(start("\u{feff}a,b\n"), 0);
+        assert_eq!(start("\r\n\na,b\n"), 3);
+        assert_eq!(start("# x\n\n#\na,#\n"), 7);
+        assert_eq!(start("#"), 1);
+        assert_eq!(format(None).start(b"#a\n"), 0);
     }
 
     #[test]
