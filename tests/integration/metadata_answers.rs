@@ -472,7 +472,7 @@ async fn a_filter_in_the_reader_outweighs_a_row_count() {
 #[tokio::test]
 async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
     // DataFusion forgets about `b` as long as it has been NULL, and drops what could change it.
-    let fixture = with_streams(1);
+    let fixture = with_streams(2);
     for p in 100..160 {
         let q = if p < 130 {
             NULL.to_owned()
