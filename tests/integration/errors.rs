@@ -297,7 +297,9 @@ async fn formats_that_are_not_supported() {
         let state = fixture.ctx.state_ref();
         let mut state = state.write();
         let factory = Arc::clone(&state.table_factories()["CSV"]);
-        state.table_factories_mut().insert("ORC".to_owned(), factory);
+        state
+            .table_factories_mut()
+            .insert("ORC".to_owned(), factory);
     }
     assert_mentions(
         &fixture.error(&sql).await,

@@ -65,6 +65,13 @@ impl Walk {
             let levels = walk.descend(&store).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.
             let is_whole_table = levels.iter().all(Level::is_root);
+            let (deferred, levels): (Vec<_>, Vec<_>) = levels
+                .into_iter()
+                .partition(|level| walk.is_deferred(level));
+            let deferred = stream::iter(deferred).map({
+                let walk = Arc::clone(&walk);
+                move |level| walk.without_files(level)
+            });
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
@@ -77,14 +84,14 @@ impl Walk {
             let batches = stream::iter(directories)
                 .map(move |(level, row)| walk.list_below(&store, &level, row))
                 .flatten_unordered(concurrency);
-            Ok::<_, DataFusionError>(batches.chain(check))
+            Ok::<_, DataFusionError>(deferred.chain(batches).chain(check))
         })
         .try_flatten()
         .boxed()
     }
 
-    /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
-    /// directories to be listed flat, by their level.
+    /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
+    /// flat, by their level, or the partitions themselves when their files are looked for later.
     async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Vec<Level>> {
         let table = &self.table;
         let roots = Level::roots(
@@ -95,7 +102,7 @@ impl Walk {
         let wanted = self.wanted(&roots)?;
         let mut level = roots.filter(&wanted)?;
         for depth in 0..table.layout.levels() {
-            if level.directories.is_empty() || !self.constrains_from(level.values.num_columns()) {
+            if level.directories.is_empty() || !self.goes_below(&level, level.directories.len()) {
                 break;
             }
             if let Some(name) = table.layout.fixed_name(depth) {
@@ -112,7 +119,7 @@ impl Walk {
                 break;
             }
             let wanted = self.wanted(&children)?;
-            if !self.constrains_from(children.values.num_columns()) {
+            if !self.goes_below(&children, wanted.true_count()) {
                 let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
                 return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
             }
@@ -121,11 +128,44 @@ impl Walk {
         Ok(vec![level])
     }
 
-    /// Whether anything restricts a column with index `first` or above.
-    fn constrains_from(&self, first: usize) -> bool {
+    /// Whether to go on level by level below `directories` of the directories of `level`: a predicate
+    /// restricts a deeper level, or only names are asked for and these directories can be listed at
+    /// once.
+    fn goes_below(&self, level: &Level, directories: usize) -> bool {
+        let first = level.values.num_columns();
         let text_filter = self.table.text_filter.as_ref();
         self.wanted.constrains_from(first)
             || text_filter.is_some_and(|filter| filter.constrains_from(first))
+            || (self.defers_files()
+                && (self.is_last(level) || directories <= self.context.concurrency))
+    }
+
+    /// Whether to leave the files to the reader, which does not know what selects them.
+    fn defers_files(&self) -> bool {
+        self.context.defer_files && !self.table.selects_files()
+    }
+
+    fn is_last(&self, level: &Level) -> bool {
+        level.depth == self.table.layout.levels()
+    }
+
+    /// Whether the directories of `level` are partitions whose files are looked for later.
+    fn is_deferred(&self, level: &Level) -> bool {
+        self.defers_files() && !level.is_root() && self.is_last(level)
+    }
+
+    /// The partitions that the directories of `level` are.
+    fn without_files(&self, level: Level) -> Result<PartitionBatch> {
+        let keep = match (&self.table.text_filter, &level.texts) {
+            (Some(filter), Some(texts)) => Some(filter.evaluate(texts)?.keep),
+            _ => None,
+        };
+        let sources = level.directories.into_iter().map(PartitionSource::new);
+        let batch = PartitionBatch::try_new(level.values, sources.collect())?;
+        match keep {
+            Some(keep) => batch.filter(&keep),
+            None => Ok(batch),
+        }
     }
 
     /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a

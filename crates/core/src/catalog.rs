@@ -65,6 +65,10 @@ pub struct ListingContext {
     pub runtime: Arc<RuntimeEnv>,
     /// How many requests to keep in flight, at least 1.
     pub concurrency: usize,
+    /// Whether the query is likely to read few of the partitions. The catalog may then return
+    /// partitions whose files it has not looked for, even such that have none; they are looked for
+    /// when the partition is read.
+    pub defer_files: bool,
     /// Where to count requests and what was dropped.
     pub metrics: ScanMetrics,
 }

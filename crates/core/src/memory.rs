@@ -76,10 +76,15 @@ impl PartitionCatalog for MemoryCatalog {
                         .sum::<usize>(),
             )
         });
+        let rows = kept
+            .sources()
+            .iter()
+            .map(|source| source.rows.map(usize::from))
+            .sum();
         Ok(PartitionEstimate {
             partitions: kept.len(),
             bytes,
-            rows: None,
+            rows,
             distinct: vec![],
         })
     }

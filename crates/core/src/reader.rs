@@ -31,6 +31,12 @@ pub trait PartitionReader: Debug + Send + Sync {
     /// The same reader with another template, derived from [`Self::template`].
     fn with_template(&self, template: Arc<dyn DataSource>) -> Arc<dyn PartitionReader>;
 
+    /// Whether the template may drop rows, because filters have been pushed into it. As long as it
+    /// may, row counts that a catalog knows are no answer. Default: true
+    fn filters_rows(&self) -> bool {
+        true
+    }
+
     /// A source with the rows of `partitions`. Each of its output partitions is one unit of work
     /// that any of the scan's streams may take.
     ///
@@ -60,6 +66,23 @@ pub struct ReadContext {
     pub config: Arc<ConfigOptions>,
     /// How many streams take units of work.
     pub streams: usize,
+    /// How many requests to keep in flight, at least 1.
+    pub concurrency: usize,
+    /// How the rows are divided into units of work.
+    pub division: Division,
     /// Where to count files.
     pub metrics: ScanMetrics,
+}
+
+/// How a [`PartitionReader`] divides partitions into units of work: the output partitions of the
+/// source that it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// In any way that keeps all streams busy.
+    Balanced,
+    /// The units one after another give the rows in the order of the partitions. Rows of one
+    /// partition have no order.
+    InOrder,
+    /// As small as possible, such as a file each, because a few rows may do.
+    Smallest,
 }

@@ -42,6 +42,7 @@ pub(crate) async fn infer_columns(
         let listing = ListingContext {
             runtime: Arc::clone(context.session().runtime_env()),
             concurrency: 1,
+            defer_files: false,
             metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
         };
         let mut batches = catalog(&untyped)?.list(PartitionPredicate::all(&untyped), listing);

@@ -24,8 +24,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionPredicate, PartitionScanBuilder,
-    PartitionedOptions, TextFilteredCatalog,
+    PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder, PartitionPredicate,
+    PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
 };
 
 use crate::files::FileReadOptions;
@@ -369,6 +369,9 @@ impl PartitionedTableProvider {
             .with_options(self.read_options)
             .with_metadata_columns(&self.metadata_columns);
         let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();
+        let order = PartitionedOptions::from_config(session.config_options())
+            .ordered_scan
+            .then(|| PartitionOrder::ascending(self.catalog.spec()));
         let mut scan = PartitionScanBuilder::new(
             Arc::clone(&self.catalog),
             Arc::new(reader),
@@ -378,7 +381,8 @@ impl PartitionedTableProvider {
         .with_predicate(predicate)
         .with_partitions(session.config().target_partitions())
         .with_limits(limits)
-        .with_fetch(limit);
+        .with_fetch(limit)
+        .with_order(order);
         if let Some(projection) = projection {
             scan = scan.with_projection(projection);
         }

@@ -13,7 +13,9 @@ use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion_partitioned_catalog::list_data_files;
-use datafusion_partitioned_core::{PartitionBatch, PartitionReader, ReadContext};
+use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, ReadContext};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
 
 use crate::files::{FileReadOptions, PartitionFileSource, with_partition_values};
 use crate::metadata::MetadataColumn;
@@ -21,6 +23,9 @@ use crate::metadata::MetadataColumn;
 /// How many units of work each stream gets on average from one batch of partitions. More units
 /// even out differences between files, and each costs a little.
 const UNITS_PER_STREAM: usize = 4;
+/// Up to this size, partitions that are read in order share a unit. Streams take units in turn, and
+/// whoever merges them waits for the one that is behind: large units would leave one stream to work.
+const SMALL_GROUP_BYTES: u64 = 1024 * 1024;
 
 /// Reads partitions whose locations are directories with files of one format.
 ///
@@ -78,37 +83,45 @@ impl FilePartitionReader {
             .ok_or_else(|| internal_datafusion_err!("the template is no FileScanConfig"))
     }
 
+    /// The files of each partition.
     async fn files(
         &self,
         config: &FileScanConfig,
         partitions: &PartitionBatch,
         context: &ReadContext,
-    ) -> Result<Vec<PartitionedFile>> {
-        let mut files = vec![];
-        for (row, source) in partitions.sources().iter().enumerate() {
-            let listed;
-            let objects = match &source.objects {
-                Some(objects) => objects,
-                None => {
-                    let store = context.runtime.object_store(&config.object_store_url)?;
-                    context.metrics.list_requests.add(1);
-                    listed =
-                        list_data_files(store.as_ref(), &config.object_store_url, &source.location)
-                            .await?;
-                    &listed
+    ) -> Result<Vec<Vec<PartitionedFile>>> {
+        let listings = partitions
+            .sources()
+            .iter()
+            .cloned()
+            .map(|source| async move {
+                if let Some(objects) = source.objects {
+                    return Ok(objects);
                 }
-            };
-            let values = partitions.partition_values(row)?.into_inner();
-            for object in objects {
-                let metadata = self.metadata_columns.iter();
-                let metadata = metadata.map(|c| c.value(&config.object_store_url, object));
-                let values: Vec<_> = values.iter().cloned().chain(metadata).collect();
-                if self.is_wanted(config, &values) {
-                    files.push(self.file(object.clone(), values));
-                }
-            }
-        }
-        Ok(files)
+                let store = context.runtime.object_store(&config.object_store_url)?;
+                context.metrics.list_requests.add(1);
+                list_data_files(store.as_ref(), &config.object_store_url, &source.location).await
+            });
+        let objects: Vec<Vec<ObjectMeta>> = stream::iter(listings)
+            .buffered(context.concurrency)
+            .try_collect()
+            .await?;
+        objects
+            .into_iter()
+            .enumerate()
+            .map(|(row, objects)| {
+                let values = partitions.partition_values(row)?.into_inner();
+                let files = objects.into_iter().map(|object| {
+                    let metadata = self.metadata_columns.iter();
+                    let metadata = metadata.map(|c| c.value(&config.object_store_url, &object));
+                    let values = values.iter().cloned().chain(metadata).collect();
+                    self.file(object, values)
+                });
+                Ok(files
+                    .filter(|file| self.is_wanted(config, &file.partition_values))
+                    .collect())
+            })
+            .collect()
     }
 
     /// A filter that fails is left to the rows, of which there may be none.
@@ -125,7 +138,7 @@ impl FilePartitionReader {
         filters.all(|filter| holds(filter).unwrap_or(true))
     }
 
-    fn file(&self, object: object_store::ObjectMeta, values: Vec<ScalarValue>) -> PartitionedFile {
+    fn file(&self, object: ObjectMeta, values: Vec<ScalarValue>) -> PartitionedFile {
         let mut file = PartitionedFile::new_from_meta(object).with_partition_values(values);
         // Not `with_statistics`, which would claim that the partition values are never NULL.
         file.statistics = Some(Arc::clone(&self.statistics));
@@ -153,37 +166,40 @@ impl PartitionReader for FilePartitionReader {
     ) -> Result<Arc<dyn DataSource>> {
         let config = self.config()?;
         let files = self.files(config, &partitions, context).await?;
-        context.metrics.files_scanned.add(files.len());
-
         let source = PartitionFileSource::new(config, self.options);
-        let units = context.streams * UNITS_PER_STREAM;
-        let optimizer = &context.config.optimizer;
-        let (splittable, whole): (Vec<_>, Vec<_>) = files
-            .into_iter()
-            .partition(|file| source.is_splittable(file));
         let scan = FileScanConfigBuilder::from(config.clone())
-            .with_source(Arc::new(source))
-            .with_file_groups(vec![FileGroup::new(splittable)])
+            .with_source(Arc::new(source.clone()))
             .build();
-        let split = match optimizer.repartition_file_scans {
-            true => scan.repartitioned(units, optimizer.repartition_file_min_size, None)?,
-            false => None,
+        let division = FileDivision {
+            source,
+            scan,
+            context,
         };
-        let split = split.as_ref().and_then(|split| split.downcast_ref());
-        let mut groups = match split {
-            Some(FileScanConfig { file_groups, .. }) => file_groups.clone(),
-            None => scan
-                .file_groups
-                .iter()
-                .flat_map(|group| group.clone().split_files(units))
-                .collect(),
+        let groups = match context.division {
+            Division::Balanced => {
+                let files: Vec<_> = files.into_iter().flatten().collect();
+                context.metrics.files_scanned.add(files.len());
+                division.by_size(files, context.streams * UNITS_PER_STREAM)?
+            }
+            Division::InOrder => {
+                let files_scanned = files.iter().map(Vec::len).sum();
+                context.metrics.files_scanned.add(files_scanned);
+                division.in_order(files)?
+            }
+            // Counted by whoever opens them.
+            Division::Smallest => {
+                let files = files.into_iter().flatten();
+                files.map(|file| FileGroup::new(vec![file])).collect()
+            }
         };
-        groups.extend(FileGroup::new(whole).split_files(units));
-        Ok(Arc::new(
-            FileScanConfigBuilder::from(scan)
-                .with_file_groups(groups)
-                .build(),
-        ))
+        Ok(Arc::new(division.with_groups(groups)))
+    }
+
+    fn filters_rows(&self) -> bool {
+        !self.file_filters.is_empty()
+            || self
+                .config()
+                .map_or(true, |config| config.file_source().filter().is_some())
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -203,5 +219,66 @@ impl PartitionReader for FilePartitionReader {
             write!(f, "projection=[{}], file_type={format}", columns.join(", "))?;
         }
         config.file_source().fmt_extra(t, f)
+    }
+}
+
+/// Divides the files of one batch of partitions into groups, each of which is a unit of work.
+struct FileDivision<'a> {
+    source: PartitionFileSource,
+    /// A scan of no files through the source.
+    scan: FileScanConfig,
+    context: &'a ReadContext,
+}
+
+impl FileDivision<'_> {
+    fn with_groups(&self, groups: Vec<FileGroup>) -> FileScanConfig {
+        FileScanConfigBuilder::from(self.scan.clone())
+            .with_file_groups(groups)
+            .build()
+    }
+
+    /// About `units` groups of about the same size, with large files cut, where DataFusion cuts files.
+    fn by_size(&self, files: Vec<PartitionedFile>, units: usize) -> Result<Vec<FileGroup>> {
+        let (files, uncut): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|file| self.source.is_splittable(file));
+        let uncut = FileGroup::new(uncut).split_files(units);
+        let optimizer = &self.context.config.optimizer;
+        let files = FileGroup::new(files);
+        let mut groups = files.clone().split_files(units);
+        if optimizer.repartition_file_scans {
+            let whole = self.with_groups(vec![files]);
+            let cut = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
+            let cut = cut.as_ref().and_then(|cut| cut.downcast_ref());
+            if let Some(FileScanConfig { file_groups, .. }) = cut {
+                groups.clone_from(file_groups);
+            }
+        }
+        groups.extend(uncut);
+        Ok(groups)
+    }
+
+    /// Groups that hold the files in the order of their partitions. Small partitions share a group;
+    /// only those are cut that are large, since the parts of one have no order.
+    fn in_order(&self, partitions: Vec<Vec<PartitionedFile>>) -> Result<Vec<FileGroup>> {
+        let size_of = |files: &[PartitionedFile]| -> u64 {
+            files.iter().map(|file| file.object_meta.size).sum()
+        };
+        let mut groups = vec![];
+        let mut small: Vec<PartitionedFile> = vec![];
+        for files in partitions {
+            if size_of(&small) + size_of(&files) > SMALL_GROUP_BYTES && !small.is_empty() {
+                groups.push(FileGroup::new(std::mem::take(&mut small)));
+            }
+            if size_of(&files) <= SMALL_GROUP_BYTES {
+                small.extend(files);
+            } else {
+                groups.extend(self.by_size(files, self.context.streams)?);
+            }
+        }
+        if !small.is_empty() {
+            groups.push(FileGroup::new(small));
+        }
+        Ok(groups)
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Settings {
     preserve_file_partitions: usize,
     static_pruning: bool,
     list_concurrency: usize,
+    ordered_scan: bool,
+    metadata_answers: bool,
     max_keys: usize,
     /// How often the plan is executed.
     pub(super) runs: usize,
@@ -33,7 +35,7 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
     let rarely = || proptest::bool::weighted(0.1);
     (
         [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()],
-        [(); 8].map(|()| rarely()),
+        [(); 10].map(|()| rarely()),
         select(&[1_usize, 2, 8][..]),
         select(&[8192_usize, 1][..]),
         select(&[100_000_usize, 100_000, 2, 0][..]),
@@ -55,6 +57,8 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
                 runs: if rare[5] { 2 } else { 1 },
                 preserve_file_partitions: usize::from(rare[6]),
                 list_concurrency: if rare[7] { 1 } else { 32 },
+                ordered_scan: rare[8],
+                metadata_answers: !rare[9],
             },
         )
 }
@@ -119,6 +123,11 @@ impl Settings {
             (
                 "partitioned.list_concurrency",
                 self.list_concurrency.to_string(),
+            ),
+            ("partitioned.ordered_scan", self.ordered_scan.to_string()),
+            (
+                "partitioned.metadata_answers",
+                self.metadata_answers.to_string(),
             ),
             (
                 "partitioned.static_pruning",
