@@ -167,8 +167,7 @@ pub(crate) fn modes() -> Vec<SessionConfig> {
     vec![
         mode(1, 8192, false, 10_000_000),
         mode(16, 1, true, 1),
-        mode(3, 2, false, 1),
-        mode(16, 8192, true, 10_000_000),
+        mode(3, 8192, true, 10_000_000),
     ]
 }
 

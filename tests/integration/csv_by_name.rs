@@ -114,23 +114,19 @@ async fn headers_are_spelled_in_many_ways() {
 
 #[tokio::test]
 async fn a_very_long_header_is_read_to_its_end() {
-    let names: Vec<_> = (0..5_000).map(|n| format!("column_{n}")).collect();
-    let values: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();
-    let text = format!(
-        "{}\n{}\n{}\n",
-        names.join(","),
-        values.join(","),
-        values.join(",")
-    );
+    let padding = "x".repeat(100);
+    let names: Vec<_> = (0..200).map(|n| format!("{padding}{n}")).collect();
+    let values: Vec<_> = (0..200).map(|n| n.to_string()).collect();
+    let (names, values) = (names.join(","), values.join(","));
     assert_eq!(
         rows_in_all_modes(
-            &[("p=1/f", &text)],
-            "column_4999 BIGINT, column_0 BIGINT, p INT",
+            &[("p=1/f", &format!("{names}\n{values}\n{values}\n"))],
+            &format!("{padding}199 BIGINT, {padding}0 BIGINT, p INT"),
             "",
-            "SELECT sum(column_4999), sum(column_0), count(*) FROM t"
+            &format!("SELECT sum({padding}199), sum({padding}0), count(*) FROM t")
         )
         .await,
-        ["9998 | 0 | 2"]
+        ["398 | 0 | 2"]
     );
 }
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`PartitionedTableProvider`] | the `TableProvider`: decides which filters choose partitions, builds the scan |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
-//! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
-//! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
 //! | [`MetadataColumn`] | columns that describe the file of a row |
+//! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
+//! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod aggregate_filters;

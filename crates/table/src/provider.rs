@@ -358,9 +358,6 @@ impl PartitionedTableProvider {
         let template = self
             .template(session, projection, filters, limit, statistics)
             .await?;
-        let order = PartitionedOptions::from_config(session.config_options())
-            .ordered_scan
-            .then(|| PartitionOrder::ascending(self.catalog.spec()));
         let spec = self.catalog.spec();
         let file_filters = filters
             .iter()
@@ -372,6 +369,9 @@ impl PartitionedTableProvider {
             .with_options(self.read_options)
             .with_metadata_columns(&self.metadata_columns);
         let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();
+        let order = PartitionedOptions::from_config(session.config_options())
+            .ordered_scan
+            .then(|| PartitionOrder::ascending(self.catalog.spec()));
         let mut scan = PartitionScanBuilder::new(
             Arc::clone(&self.catalog),
             Arc::new(reader),

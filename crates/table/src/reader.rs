@@ -8,9 +8,7 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{
-    FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource,
-};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
@@ -113,14 +111,15 @@ impl FilePartitionReader {
             .enumerate()
             .map(|(row, objects)| {
                 let values = partitions.partition_values(row)?.into_inner();
-                let files = objects.into_iter().filter_map(|object| {
+                let files = objects.into_iter().map(|object| {
                     let metadata = self.metadata_columns.iter();
                     let metadata = metadata.map(|c| c.value(&config.object_store_url, &object));
-                    let values: Vec<_> = values.iter().cloned().chain(metadata).collect();
-                    self.is_wanted(config, &values)
-                        .then(|| self.file(object, values))
+                    let values = values.iter().cloned().chain(metadata).collect();
+                    self.file(object, values)
                 });
-                Ok(files.collect())
+                Ok(files
+                    .filter(|file| self.is_wanted(config, &file.partition_values))
+                    .collect())
             })
             .collect()
     }
@@ -166,32 +165,41 @@ impl PartitionReader for FilePartitionReader {
         context: &ReadContext,
     ) -> Result<Arc<dyn DataSource>> {
         let config = self.config()?;
-        let partitions = self.files(config, &partitions, context).await?;
+        let files = self.files(config, &partitions, context).await?;
         let source = PartitionFileSource::new(config, self.options);
-        let files = FileGroups::new(config, source, context);
+        let scan = FileScanConfigBuilder::from(config.clone())
+            .with_source(Arc::new(source.clone()))
+            .build();
+        let division = FileDivision {
+            source,
+            scan,
+            context,
+        };
         let groups = match context.division {
             Division::Balanced => {
-                let partitions: Vec<_> = partitions.into_iter().flatten().collect();
-                context.metrics.files_scanned.add(partitions.len());
-                files.split(partitions, context.streams * UNITS_PER_STREAM)?
+                let files: Vec<_> = files.into_iter().flatten().collect();
+                context.metrics.files_scanned.add(files.len());
+                division.by_size(files, context.streams * UNITS_PER_STREAM)?
             }
             Division::InOrder => {
-                let files_scanned = partitions.iter().map(Vec::len).sum();
+                let files_scanned = files.iter().map(Vec::len).sum();
                 context.metrics.files_scanned.add(files_scanned);
-                files.in_order(partitions)?
+                division.in_order(files)?
             }
             // Counted by whoever opens them.
             Division::Smallest => {
-                let partitions = partitions.into_iter().flatten();
-                partitions.map(|file| FileGroup::new(vec![file])).collect()
+                let files = files.into_iter().flatten();
+                files.map(|file| FileGroup::new(vec![file])).collect()
             }
         };
-        Ok(Arc::new(files.with_groups(groups)))
+        Ok(Arc::new(division.with_groups(groups)))
     }
 
     fn filters_rows(&self) -> bool {
-        self.config()
-            .map_or(true, |config| config.file_source().filter().is_some())
+        !self.file_filters.is_empty()
+            || self
+                .config()
+                .map_or(true, |config| config.file_source().filter().is_some())
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -214,76 +222,59 @@ impl PartitionReader for FilePartitionReader {
     }
 }
 
-/// Puts the files of partitions into groups, each of which is one unit of work.
-struct FileGroups<'a> {
+/// Divides the files of one batch of partitions into groups, each of which is a unit of work.
+struct FileDivision<'a> {
+    source: PartitionFileSource,
+    /// A scan of no files through the source.
     scan: FileScanConfig,
-    source: Arc<PartitionFileSource>,
     context: &'a ReadContext,
 }
 
-impl<'a> FileGroups<'a> {
-    fn new(config: &FileScanConfig, source: PartitionFileSource, context: &'a ReadContext) -> Self {
-        let source = Arc::new(source);
-        let scan = FileScanConfigBuilder::from(config.clone())
-            .with_source(Arc::clone(&source) as Arc<dyn FileSource>)
-            .build();
-        Self {
-            scan,
-            source,
-            context,
-        }
-    }
-
+impl FileDivision<'_> {
     fn with_groups(&self, groups: Vec<FileGroup>) -> FileScanConfig {
         FileScanConfigBuilder::from(self.scan.clone())
             .with_file_groups(groups)
             .build()
     }
 
-    /// About `units` groups; files are cut where DataFusion cuts files, if they can be.
-    fn split(&self, files: Vec<PartitionedFile>, units: usize) -> Result<Vec<FileGroup>> {
-        let (splittable, whole): (Vec<_>, Vec<_>) = files
+    /// About `units` groups of about the same size, with large files cut, where DataFusion cuts files.
+    fn by_size(&self, files: Vec<PartitionedFile>, units: usize) -> Result<Vec<FileGroup>> {
+        let (files, uncut): (Vec<_>, Vec<_>) = files
             .into_iter()
             .partition(|file| self.source.is_splittable(file));
-        let splittable = FileGroup::new(splittable);
-        let mut groups = match self.split_by_size(splittable.clone(), units)? {
-            Some(groups) => groups,
-            None => splittable.split_files(units),
-        };
-        groups.extend(FileGroup::new(whole).split_files(units));
-        Ok(groups)
-    }
-
-    fn split_by_size(&self, group: FileGroup, units: usize) -> Result<Option<Vec<FileGroup>>> {
+        let uncut = FileGroup::new(uncut).split_files(units);
         let optimizer = &self.context.config.optimizer;
-        if !optimizer.repartition_file_scans {
-            return Ok(None);
+        let files = FileGroup::new(files);
+        let mut groups = files.clone().split_files(units);
+        if optimizer.repartition_file_scans {
+            let whole = self.with_groups(vec![files]);
+            let cut = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
+            let cut = cut.as_ref().and_then(|cut| cut.downcast_ref());
+            if let Some(FileScanConfig { file_groups, .. }) = cut {
+                groups.clone_from(file_groups);
+            }
         }
-        let whole = self.with_groups(vec![group]);
-        let split = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
-        Ok(split
-            .as_ref()
-            .and_then(|split| split.downcast_ref::<FileScanConfig>())
-            .map(|split| split.file_groups.clone()))
+        groups.extend(uncut);
+        Ok(groups)
     }
 
     /// Groups that hold the files in the order of their partitions. Small partitions share a group;
     /// only those are cut that are large, since the parts of one have no order.
     fn in_order(&self, partitions: Vec<Vec<PartitionedFile>>) -> Result<Vec<FileGroup>> {
+        let size_of = |files: &[PartitionedFile]| -> u64 {
+            files.iter().map(|file| file.object_meta.size).sum()
+        };
         let mut groups = vec![];
         let mut small: Vec<PartitionedFile> = vec![];
         for files in partitions {
-            let size_of = |files: &[PartitionedFile]| -> u64 {
-                files.iter().map(|file| file.object_meta.size).sum()
-            };
             if size_of(&small) + size_of(&files) > SMALL_GROUP_BYTES && !small.is_empty() {
                 groups.push(FileGroup::new(std::mem::take(&mut small)));
             }
             if size_of(&files) <= SMALL_GROUP_BYTES {
                 small.extend(files);
-                continue;
+            } else {
+                groups.extend(self.by_size(files, self.context.streams)?);
             }
-            groups.extend(self.split(files, self.context.streams)?);
         }
         if !small.is_empty() {
             groups.push(FileGroup::new(small));
