@@ -2,20 +2,24 @@
 
 mod common;
 
+mod csv_by_name;
 mod differential;
 mod dynamic_filter;
 mod errors;
 mod execution;
 mod field_cases;
+mod formats;
 mod layouts;
 mod listing;
 mod metadata_answers;
+mod metadata_columns;
 mod order;
 mod parse_path;
 mod properties;
 mod reading;
 mod s3;
 mod s3_server;
+mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;
