@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! examples/fetch-movielens.sh
-//! cargo run --release --example movielens [FILE]
+//! cargo run --locked --example movielens [FILE]
 //! ```
 //!
 //! FILE is `target/movielens/ml-100k.inter` by default, where the script puts it.

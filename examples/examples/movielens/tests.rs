@@ -5,7 +5,7 @@ use std::fs;
 use super::*;
 
 /// Midnight in Shanghai, 21 September 1997; in UTC it is 16:00 on the day before.
-const MIDNIGHT: i64 = 874_857_600;
+const MIDNIGHT: i64 = 874_771_200;
 const DAY: i64 = 24 * 3600;
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn statistics_other_than_those_of_the_chapter_are_an_error() -> Result<()>
 
 #[tokio::test]
 async fn a_rating_without_a_time_is_an_error() -> Result<()> {
-    let lake = TestLake::with_lines("1\t10\t1.0\t874857600\n2\t20\t1.5\t\n")?;
+    let lake = TestLake::with_lines("1\t10\t1.0\t874771200\n2\t20\t1.5\t\n")?;
     let error = lake.lay_out().await.unwrap_err().to_string();
     assert!(error.contains("1 ratings have no timestamp"), "{error}");
     assert!(!lake.directory.path().join("data_with_partitions").exists());
