@@ -128,30 +128,44 @@ impl Walk {
         Ok(vec![level])
     }
 
-    /// Whether anything restricts a column with index `first` or above.
-    fn constrains_from(&self, first: usize) -> bool {
+    /// Whether to go on level by level below `directories` of the directories of `level`: a predicate
+    /// restricts a deeper level, or only names are asked for and these directories can be listed at
+    /// once.
+    fn goes_below(&self, level: &Level, directories: usize) -> bool {
+        let first = level.values.num_columns();
         let text_filter = self.table.text_filter.as_ref();
         self.wanted.constrains_from(first)
             || text_filter.is_some_and(|filter| filter.constrains_from(first))
-    }
-
-    /// Whether to go on level by level below `directories` directories of `level`: something
-    /// restricts a deeper level, or only names are asked for and so few can be listed at once.
-    fn goes_below(&self, level: &Level, directories: usize) -> bool {
-        self.constrains_from(level.values.num_columns())
             || (self.defers_files()
-                && (level.depth == self.table.layout.levels()
-                    || directories <= self.context.concurrency))
+                && (self.is_last(level) || directories <= self.context.concurrency))
     }
 
-    /// Whether to leave files to the reader, which does not know what selects them.
+    /// Whether to leave the files to the reader, which does not know what selects them.
     fn defers_files(&self) -> bool {
         self.context.defer_files && !self.table.selects_files()
     }
 
+    fn is_last(&self, level: &Level) -> bool {
+        level.depth == self.table.layout.levels()
+    }
+
     /// Whether the directories of `level` are partitions whose files are looked for later.
     fn is_deferred(&self, level: &Level) -> bool {
-        self.defers_files() && !level.is_root() && level.depth == self.table.layout.levels()
+        self.defers_files() && !level.is_root() && self.is_last(level)
+    }
+
+    /// The partitions that the directories of `level` are.
+    fn without_files(&self, level: Level) -> Result<PartitionBatch> {
+        let keep = match (&self.table.text_filter, &level.texts) {
+            (Some(filter), Some(texts)) => Some(filter.evaluate(texts)?.keep),
+            _ => None,
+        };
+        let sources = level.directories.into_iter().map(PartitionSource::new);
+        let batch = PartitionBatch::try_new(level.values, sources.collect())?;
+        match keep {
+            Some(keep) => batch.filter(&keep),
+            None => Ok(batch),
+        }
     }
 
     /// The partitions that the directories of `level` are. By now texts must have an answer.

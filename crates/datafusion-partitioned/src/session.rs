@@ -85,8 +85,8 @@ fn add_options(config: &mut SessionConfig) {
     }
 }
 
-/// Puts the rules before the last pushdown of filters, so that DataFusion's own dynamic filters pass
-/// the nodes that it adds, and the scan can decline those that it makes superfluous.
+/// Puts the rules for filters before the last pushdown of filters, so that DataFusion's own dynamic
+/// filters pass the nodes that they add, and the scan can decline those that they make superfluous.
 /// That for aggregates comes before anything relies on the order of a scan.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     if has_rule(rules) {
