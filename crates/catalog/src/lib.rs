@@ -8,5 +8,5 @@ mod local;
 mod observed;
 mod walk;
 
-pub use data_file::list_data_files;
+pub use data_file::{list_data_files, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};

@@ -154,20 +154,6 @@ impl Walk {
         self.defers_files() && !level.is_root() && self.is_last(level)
     }
 
-    /// The partitions that the directories of `level` are.
-    fn without_files(&self, level: Level) -> Result<PartitionBatch> {
-        let keep = match (&self.table.text_filter, &level.texts) {
-            (Some(filter), Some(texts)) => Some(filter.evaluate(texts)?.keep),
-            _ => None,
-        };
-        let sources = level.directories.into_iter().map(PartitionSource::new);
-        let batch = PartitionBatch::try_new(level.values, sources.collect())?;
-        match keep {
-            Some(keep) => batch.filter(&keep),
-            None => Ok(batch),
-        }
-    }
-
     /// The partitions that the directories of `level` are. By now texts must have an answer.
     fn without_files(&self, level: Level) -> Result<PartitionBatch> {
         let level = match (&self.table.text_filter, &level.texts) {

@@ -1,7 +1,9 @@
 //! [`PartitionedSessionExt`]: puts everything into a session.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProviderFactory;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -57,6 +59,7 @@ impl PartitionedSessionExt for SessionStateBuilder {
         let factories = self
             .table_factories()
             .get_or_insert_with(SessionStateDefaults::default_table_factories);
+        add_tsv(factories);
         wrap_table_factories(factories, registry);
 
         insert_rules(&mut self.physical_optimizers().get_or_insert_default().rules);
@@ -73,6 +76,13 @@ impl PartitionedSessionExt for SessionContext {
     fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self {
         let builder = SessionStateBuilder::new_from_existing(self.state());
         Self::new_with_state(builder.with_partitioned_connectors(registry).build())
+    }
+}
+
+/// DataFusion reads tab separated values as CSV and does not know them by name.
+fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
+    if let Some(csv) = factories.get("CSV").map(Arc::clone) {
+        factories.entry("TSV".to_owned()).or_insert(csv);
     }
 }
 
