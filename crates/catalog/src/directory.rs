@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::common::Result;
 use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_partitioned_core::{
     HiveLayout, ListingContext, PartitionBatch, PartitionCatalog, PartitionEstimate,
     PartitionPredicate, PartitionSpec,
@@ -13,6 +12,7 @@ use datafusion_partitioned_core::{
 use futures::stream::BoxStream;
 
 use crate::data_file::url_of;
+use crate::lister::Lister;
 use crate::observed::Observed;
 use crate::walk::{Found, Walk};
 
@@ -55,6 +55,23 @@ impl DirectoryCatalog {
     pub fn root(&self) -> &ListingTableUrl {
         &self.root
     }
+
+    fn walk(
+        &self,
+        wanted: PartitionPredicate,
+        context: ListingContext,
+        observed: &Arc<Observed>,
+    ) -> Walk {
+        Walk {
+            root: self.root.clone(),
+            spec: self.spec.clone(),
+            layout: self.layout.clone(),
+            observed: Arc::clone(observed),
+            wanted,
+            context,
+            found: Found::default(),
+        }
+    }
 }
 
 #[async_trait]
@@ -68,26 +85,30 @@ impl PartitionCatalog for DirectoryCatalog {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let walk = Walk {
-            root: self.root.clone(),
-            spec: self.spec.clone(),
-            layout: self.layout.clone(),
-            observed: Arc::clone(&self.observed),
-            wanted,
-            context,
-            found: Found::default(),
-        };
-        walk.run()
+        self.walk(wanted, context, &self.observed).run()
     }
 
-    /// Makes no request: multiplies what earlier walks have seen, and where none has been yet
-    /// assumes a large table.
+    /// Makes no request. Where the listing cache has the directories that a walk would list, these
+    /// are added up; what it does not have is multiplied from what earlier walks have seen, and
+    /// where none has been yet a large table is assumed.
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        _runtime: &RuntimeEnv,
+        context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        Ok(self.observed.estimate(wanted))
+        let observed = self.observed.estimate(wanted);
+        let lister = Lister::try_new(&self.root.object_store(), context);
+        let Some(lister) = lister.ok().and_then(Lister::without_requests) else {
+            return Ok(observed);
+        };
+        // Looking at the same directories again teaches nothing.
+        let nothing = Arc::new(Observed::new(self.spec.len()));
+        let walk = self.walk(wanted.clone(), context.clone(), &nothing);
+        let sizes = walk.remembered_sizes(&lister).await;
+        Ok(match sizes {
+            Ok(sizes) => self.observed.add_up(&sizes, observed.distinct),
+            Err(_) => observed,
+        })
     }
 
     fn describe(&self) -> String {

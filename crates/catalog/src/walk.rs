@@ -26,15 +26,13 @@ use datafusion_partitioned_core::{
 };
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
 
-use crate::data_file::{is_data_file, is_hidden, listing_error, url_of};
-use crate::local::{check_local_directory, is_local, list_local_directories};
+use crate::data_file::{is_data_file, is_hidden, url_of};
+use crate::lister::Lister;
+use crate::listing::Size;
 use crate::observed::Observed;
-
-/// A flat listing is handed on after this many objects.
-const OBJECTS_PER_BATCH: usize = 1024;
 
 pub(crate) struct Walk {
     pub(crate) root: ListingTableUrl,
@@ -66,12 +64,9 @@ impl Walk {
         let concurrency = self.context.concurrency;
         let walk = Arc::new(self);
         stream::once(async move {
-            let store = walk.context.runtime.object_store(&walk.root)?;
-            if is_local(store.as_ref()) {
-                check_local_directory(walk.root.prefix())
-                    .map_err(|error| walk.error(walk.root.prefix(), error))?;
-            }
-            let levels = walk.descend(&store).await?;
+            let lister = Lister::try_new(&walk.root.object_store(), &walk.context)?;
+            lister.check(walk.root.prefix())?;
+            let levels = walk.descend(&lister).await?;
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
@@ -84,7 +79,7 @@ impl Walk {
                 .filter_map(|checked| std::future::ready(checked.err().map(Err)))
                 .take(usize::from(is_whole_table));
             let batches = stream::iter(directories)
-                .map(move |(level, row)| walk.list_below(&store, &level, row))
+                .map(move |(level, row)| walk.list_below(&lister, &level, row))
                 .flatten_unordered(concurrency);
             Ok::<_, DataFusionError>(batches.chain(check))
         })
@@ -92,9 +87,27 @@ impl Walk {
         .boxed()
     }
 
+    /// How much the directories hold that would be listed flat, with the number of columns that
+    /// their paths spell; `None` for those of which the cache of `lister` does not know it.
+    ///
+    /// # Errors
+    /// When `lister` makes no requests and cannot tell which directories these are.
+    pub(crate) async fn remembered_sizes(
+        &self,
+        lister: &Lister,
+    ) -> Result<Vec<(usize, Option<Size>)>> {
+        let levels = self.descend(lister).await?;
+        let sizes = levels.iter().flat_map(|level| {
+            let known = level.values.num_columns();
+            let directories = level.directories.iter();
+            directories.map(move |directory| (known, lister.remembered_size(directory)))
+        });
+        Ok(sizes.collect())
+    }
+
     /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
     /// directories to be listed flat, by their level.
-    async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Vec<Level>> {
+    async fn descend(&self, lister: &Lister) -> Result<Vec<Level>> {
         let options = RecordBatchOptions::new().with_row_count(Some(1));
         let root = RecordBatch::try_new_with_options(self.spec.prefix(0), vec![], &options)?;
         let root = Level {
@@ -107,7 +120,7 @@ impl Walk {
             if level.directories.is_empty() || !self.wanted.constrains_from(column) {
                 break;
             }
-            let (children, parents) = self.list_level(store, &level, column).await?;
+            let (children, parents) = self.list_level(lister, &level, column).await?;
             if column == 0 && children.directories.is_empty() {
                 // Nothing to choose from: what is there instead?
                 break;
@@ -139,12 +152,12 @@ impl Walk {
     /// these and for each of them the row of its parent.
     async fn list_level(
         &self,
-        store: &Arc<dyn ObjectStore>,
+        lister: &Lister,
         level: &Level,
         column: usize,
     ) -> Result<(Level, UInt32Array)> {
         let listings: Vec<Vec<Path>> = stream::iter(level.directories.iter().cloned())
-            .map(|directory| self.list_directories(Arc::clone(store), directory, column))
+            .map(|directory| self.list_directories(lister, directory, column))
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
@@ -160,7 +173,7 @@ impl Walk {
             Ok(parsed) => parsed,
             Err(_) => {
                 (parents, directories) = self
-                    .without_strays(store, parents, directories, column)
+                    .without_strays(lister, parents, directories, column)
                     .await?;
                 self.parse(column, &directories)?
             }
@@ -191,7 +204,7 @@ impl Walk {
     /// would not notice either. One with data is an error.
     async fn without_strays(
         &self,
-        store: &Arc<dyn ObjectStore>,
+        lister: &Lister,
         parents: Vec<u32>,
         directories: Vec<Path>,
         column: usize,
@@ -199,7 +212,7 @@ impl Walk {
         let mut kept = (vec![], vec![]);
         for (parent, directory) in parents.into_iter().zip(directories) {
             if let Err(error) = self.parse(column, std::slice::from_ref(&directory)) {
-                if self.has_data(store, &directory, column + 1).await? {
+                if self.has_data(lister, &directory, column + 1).await? {
                     return Err(error);
                 }
                 continue;
@@ -211,17 +224,13 @@ impl Walk {
     }
 
     /// Whether there is a data file below `directory`, whose path spells the first `known` columns.
-    async fn has_data(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        directory: &Path,
-        known: usize,
-    ) -> Result<bool> {
-        self.context.metrics.list_requests.add(1);
-        let mut objects = store.list(Some(directory));
-        while let Some(object) = objects.next().await {
-            let object = object.map_err(|error| self.error(directory, error))?;
-            if self.is_data(directory, known, &object) {
+    async fn has_data(&self, lister: &Lister, directory: &Path, known: usize) -> Result<bool> {
+        let mut batches = lister.objects(directory);
+        while let Some(objects) = batches.try_next().await? {
+            if objects
+                .iter()
+                .any(|object| self.is_data(directory, known, object))
+            {
                 return Ok(true);
             }
         }
@@ -241,24 +250,14 @@ impl Walk {
     /// The directories in `directory` that are not hidden.
     async fn list_directories(
         &self,
-        store: Arc<dyn ObjectStore>,
+        lister: &Lister,
         directory: Path,
         column: usize,
     ) -> Result<Vec<Path>> {
-        self.context.metrics.list_requests.add(1);
-        let listing = if is_local(store.as_ref()) {
-            list_local_directories(directory.clone()).await
-        } else {
-            let listing = store.list_with_delimiter(Some(&directory)).await;
-            listing.map(|listing| listing.common_prefixes)
-        };
-        let directories = listing.map_err(|error| self.error(&directory, error))?;
-        let is_visible = |directory: &Path| {
-            directory
-                .filename()
-                .is_some_and(|name| !is_hidden(name) || self.is_partition(column, name))
-        };
-        Ok(directories.into_iter().filter(is_visible).collect())
+        let directories = lister.directories(&directory).await?;
+        let is_visible = |name: &&str| !is_hidden(name) || self.is_partition(column, name);
+        let visible = directories.names().filter(is_visible);
+        visible.map(|name| directories.path(name)).collect()
     }
 
     /// Whether `name` is `column=value` for the partition column with index `column`.
@@ -270,28 +269,18 @@ impl Walk {
     /// All partitions below directory `row` of `level`, from one flat listing.
     fn list_below(
         self: &Arc<Self>,
-        store: &Arc<dyn ObjectStore>,
+        lister: &Lister,
         level: &Arc<Level>,
         row: usize,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let directory = level.directories[row].clone();
-        let (store, level, walk) = (Arc::clone(store), Arc::clone(level), Arc::clone(self));
-        // The listing starts when this is first polled.
-        stream::once(async move {
-            walk.context.metrics.list_requests.add(1);
-            let objects = store.list(Some(&directory));
-            let failed = Arc::clone(&walk);
-            let chunks = objects
-                .map_err(move |error| failed.error(&directory, error))
-                .try_chunks(OBJECTS_PER_BATCH)
-                .map_err(|error| error.1);
-            chunks.try_filter_map(move |objects| {
-                let batch = walk.partitions(&level, row, objects);
+        let (level, walk) = (Arc::clone(level), Arc::clone(self));
+        lister
+            .objects(&level.directories[row])
+            .try_filter_map(move |objects| {
+                let batch = walk.partitions(&level, row, &objects);
                 std::future::ready(batch.map(|batch| (!batch.is_empty()).then_some(batch)))
             })
-        })
-        .flatten()
-        .boxed()
+            .boxed()
     }
 
     /// Groups the data files among `objects` into partitions below directory `row` of `level`.
@@ -299,7 +288,7 @@ impl Walk {
         &self,
         level: &Level,
         row: usize,
-        objects: Vec<ObjectMeta>,
+        objects: &[ObjectMeta],
     ) -> Result<PartitionBatch> {
         let _timer = self.context.metrics.listing_time.timer();
         let directory = &level.directories[row];
@@ -311,8 +300,8 @@ impl Walk {
         let mut sources: Vec<PartitionSource> = vec![];
         let mut bytes = 0;
         for object in objects {
-            if !self.is_data(directory, known, &object) {
-                if is_data_file(directory, &object, |_, _| false) {
+            if !self.is_data(directory, known, object) {
+                if is_data_file(directory, object, |_, _| false) {
                     self.found.misplaced.store(true, Ordering::Relaxed);
                 }
                 continue;
@@ -321,9 +310,11 @@ impl Walk {
             let location = Path::from_iter(object.location.parts().take(depth));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
-                    last.objects.get_or_insert_default().push(object);
+                    last.objects.get_or_insert_default().push(object.clone());
                 }
-                _ => sources.push(PartitionSource::new(location).with_objects(vec![object])),
+                _ => {
+                    sources.push(PartitionSource::new(location).with_objects(vec![object.clone()]))
+                }
             }
         }
         if !sources.is_empty() {
@@ -370,10 +361,6 @@ impl Walk {
 
     fn url_of(&self, path: &Path) -> String {
         url_of(&self.root.object_store(), path)
-    }
-
-    fn error(&self, directory: &Path, error: object_store::Error) -> DataFusionError {
-        listing_error(&self.root.object_store(), directory, error)
     }
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::Result;
-use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::DisplayFormatType;
+use datafusion::prelude::SessionConfig;
 
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
@@ -56,8 +56,8 @@ pub trait PartitionReader: Debug + Send + Sync {
 pub struct ReadContext {
     /// Holds the object stores.
     pub runtime: Arc<RuntimeEnv>,
-    /// The options of the session.
-    pub config: Arc<ConfigOptions>,
+    /// The options and the extensions of the session.
+    pub config: SessionConfig,
     /// How many streams take units of work.
     pub streams: usize,
     /// Where to count files.

@@ -245,6 +245,24 @@ impl PartitionBatch {
             .map(PartitionValues)
     }
 
+    /// Copies of the partitions from row `start` on for which `keep`, whose first value stands for
+    /// that row, is true.
+    ///
+    /// # Errors
+    /// When `keep` reaches beyond the last partition.
+    pub fn select(&self, start: usize, keep: &BooleanArray) -> Result<Self> {
+        assert_or_internal_err!(
+            start + keep.len() <= self.len(),
+            "rows {start} to {} of {} partitions",
+            start + keep.len(),
+            self.len()
+        );
+        let values = filter_record_batch(&self.values.slice(start, keep.len()), keep)?;
+        let rows = keep.values().set_indices();
+        let sources = rows.map(|row| self.sources[start + row].clone()).collect();
+        Self::try_new(values, sources)
+    }
+
     /// The partitions for which `keep` is true.
     ///
     /// # Errors
@@ -328,6 +346,12 @@ mod tests {
         assert_eq!(kept.len(), 2);
         assert_eq!(kept.partition_values(1).unwrap(), rows[2].values);
         assert_eq!(kept.sources()[1].location, Path::from("t/3"));
+        let last = kept.select(1, &BooleanArray::from(vec![true])).unwrap();
+        assert_eq!(last.sources(), &kept.sources()[1..]);
+        assert!(
+            kept.select(1, &BooleanArray::from(vec![true, true]))
+                .is_err()
+        );
         assert!(
             PartitionBatch::from_partitions(&spec(), &[])
                 .unwrap()

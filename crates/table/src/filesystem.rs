@@ -10,14 +10,13 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use datafusion_partitioned_catalog::DirectoryCatalog;
+use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
 use datafusion_partitioned_connector::{
     Connector, ConnectorContext, ConnectorOption, OptionDescription,
 };
 use datafusion_partitioned_core::{
     DEFAULT_PARTITION_NAME, HiveLayout, ListingContext, PartitionCatalog, PartitionPredicate,
-    PartitionSpec, ScanMetrics,
+    PartitionSpec,
 };
 use futures::StreamExt;
 
@@ -78,6 +77,10 @@ impl Connector for FilesystemConnector {
                 "no object store is registered for '{object_store_url}', the LOCATION of table '{}'",
                 command.name
             );
+        }
+        // A new table starts with what is there now.
+        if let Some(listings) = session.config().get_extension::<ListingCache>() {
+            listings.invalidate(&root);
         }
         let catalog = Arc::new(DirectoryCatalog::new(root, columns.spec, layout));
         let file_schema = match columns.file_schema {
@@ -201,9 +204,8 @@ async fn infer_schema(
 ) -> Result<SchemaRef> {
     let spec: &PartitionSpec = catalog.spec();
     let context = ListingContext {
-        runtime: Arc::clone(session.runtime_env()),
         concurrency: 1,
-        metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
+        ..ListingContext::for_planning(session)
     };
     let mut batches = catalog.list(PartitionPredicate::all(spec), context);
     while let Some(batch) = batches.next().await {

@@ -23,7 +23,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    PartitionCatalog, PartitionEstimate, PartitionPredicate, PartitionScanBuilder,
+    ListingContext, PartitionCatalog, PartitionEstimate, PartitionPredicate, PartitionScanBuilder,
     PartitionedOptions,
 };
 
@@ -271,10 +271,8 @@ impl PartitionedTableProvider {
         filters: &[&Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let estimate = self
-            .catalog
-            .estimate(&predicate, session.runtime_env())
-            .await?;
+        let context = ListingContext::for_planning(session);
+        let estimate = self.catalog.estimate(&predicate, &context).await?;
         let statistics = self.statistics(estimate);
         let template = self
             .template(session, projection, filters, limit, statistics)

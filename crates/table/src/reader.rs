@@ -9,8 +9,8 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_plan::DisplayFormatType;
-use datafusion_partitioned_catalog::list_data_files;
-use datafusion_partitioned_core::{PartitionBatch, PartitionReader, ReadContext};
+use datafusion_partitioned_catalog::{Lister, list_data_files};
+use datafusion_partitioned_core::{ListingContext, PartitionBatch, PartitionReader, ReadContext};
 
 /// How many units of work each stream gets on average from one batch of partitions. More units
 /// even out differences between files, and each costs a little.
@@ -51,17 +51,19 @@ impl FilePartitionReader {
         partitions: &PartitionBatch,
         context: &ReadContext,
     ) -> Result<Vec<PartitionedFile>> {
+        let listing = ListingContext::new(
+            Arc::clone(&context.runtime),
+            context.config.clone(),
+            context.metrics.clone(),
+        );
+        let lister = Lister::try_new(&config.object_store_url, &listing)?;
         let mut files = vec![];
         for (row, source) in partitions.sources().iter().enumerate() {
             let listed;
             let objects = match &source.objects {
                 Some(objects) => objects,
                 None => {
-                    let store = context.runtime.object_store(&config.object_store_url)?;
-                    context.metrics.list_requests.add(1);
-                    listed =
-                        list_data_files(store.as_ref(), &config.object_store_url, &source.location)
-                            .await?;
+                    listed = list_data_files(&lister, &source.location).await?;
                     &listed
                 }
             };
@@ -112,7 +114,7 @@ impl PartitionReader for FilePartitionReader {
         };
         let units = context.streams * UNITS_PER_STREAM;
         let whole = with_groups(vec![FileGroup::new(files)]);
-        let optimizer = &context.config.optimizer;
+        let optimizer = &context.config.options().optimizer;
         if optimizer.repartition_file_scans
             && let Some(split) =
                 whole.repartitioned(units, optimizer.repartition_file_min_size, None)?

@@ -17,7 +17,6 @@ use super::metrics::ScanMetrics;
 use super::shared_stream::SharedStream;
 use crate::catalog::{ListingContext, PartitionCatalog};
 use crate::dynamic_filter::{DynamicPartitionFilter, KeySlot};
-use crate::options::PartitionedOptions;
 use crate::predicate::PartitionPredicate;
 use crate::reader::{PartitionReader, ReadContext};
 use crate::spec::PartitionBatch;
@@ -151,15 +150,12 @@ impl Work {
                 .get_or_init(|| self.filters.into_iter().zip(slots).collect());
         }
 
-        let options = PartitionedOptions::from_config(context.session_config().options());
-        let listing = ListingContext {
-            runtime: context.runtime_env(),
-            concurrency: options.list_concurrency.max(1),
-            metrics: self.metrics.clone(),
-        };
+        let config = context.session_config();
+        let metrics = self.metrics.clone();
+        let listing = ListingContext::new(context.runtime_env(), config.clone(), metrics);
         let read = ReadContext {
             runtime: context.runtime_env(),
-            config: Arc::clone(context.session_config().options()),
+            config: config.clone(),
             streams: self.streams,
             metrics: self.metrics,
         };
