@@ -6,6 +6,7 @@ mod differential;
 mod dynamic_filter;
 mod errors;
 mod execution;
+mod list_cache;
 mod listing;
 mod reading;
 mod s3;
