@@ -3,18 +3,23 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::Result;
+use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{
-    HiveLayout, ListingContext, PartitionBatch, PartitionCatalog, PartitionEstimate,
-    PartitionPredicate, PartitionSpec,
+    ListingContext, Mismatch, PartitionBatch, PartitionCatalog, PartitionError, PartitionEstimate,
+    PartitionLayout, PartitionPredicate, PartitionSpec,
 };
 use futures::stream::BoxStream;
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use regex::Regex;
 
 use crate::data_file::url_of;
 use crate::lister::Lister;
+use crate::listing::Size;
 use crate::observed::Observed;
-use crate::walk::{Found, Walk};
+use crate::walk::Walk;
 
 /// The partitions of a table whose directories spell them, such as
 /// `sales/year=2024/month=07/part-0.parquet`.
@@ -30,54 +35,176 @@ use crate::walk::{Found, Walk};
 /// | objects without bytes, such as markers of directories | skipped |
 /// | files above the last partition level | skipped |
 /// | files in further directories below the last level | files of the partition |
-/// | a directory that is not `column=value` or whose value is not of the column's type | an error |
-#[derive(Debug)]
+/// | a directory that does not fit the layout, or whose value is not of the column's type | an error, see [`OnMismatch`] |
+#[derive(Debug, Clone)]
 pub struct DirectoryCatalog {
-    root: ListingTableUrl,
-    spec: PartitionSpec,
-    layout: HiveLayout,
-    observed: Arc<Observed>,
+    table: Arc<Table>,
+}
+
+/// A table of directories, as its walks know it.
+#[derive(Debug, Clone)]
+pub(crate) struct Table {
+    pub(crate) store_url: ObjectStoreUrl,
+    pub(crate) roots: Vec<Path>,
+    pub(crate) spec: PartitionSpec,
+    pub(crate) layout: PartitionLayout,
+    pub(crate) on_mismatch: OnMismatch,
+    /// Over the texts of the partition columns.
+    pub(crate) text_filter: Option<PartitionPredicate>,
+    path_pattern: Option<Regex>,
+    pub(crate) observed: Arc<Observed>,
+}
+
+/// What to do with a directory whose value is not of its column's type, or which does not fit the
+/// layout at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMismatch {
+    /// The query fails, if the directory holds data files. The default.
+    #[default]
+    Error,
+    /// The value is NULL. A directory that does not fit the layout remains an error.
+    Null,
+    /// The directory is left out, with all below it.
+    Skip,
+}
+
+impl OnMismatch {
+    /// What to do with this one.
+    pub(crate) fn of(self, mismatch: &Mismatch) -> Self {
+        match (self, &mismatch.error) {
+            (Self::Null, PartitionError::Value { .. }) => Self::Null,
+            (Self::Null, _) => Self::Error,
+            (other, _) => other,
+        }
+    }
 }
 
 impl DirectoryCatalog {
-    /// The partitions below `root`, whose directories are spelled by `layout`.
-    pub fn new(root: ListingTableUrl, spec: PartitionSpec, layout: HiveLayout) -> Self {
-        let observed = Arc::new(Observed::new(spec.len()));
-        Self {
-            root,
-            spec,
-            layout,
-            observed,
+    /// The partitions below `roots`, whose directories are spelled by `layout`.
+    ///
+    /// # Errors
+    /// Without a root; when the roots are in different stores; when one is twice there or within
+    /// another, since its rows would count twice.
+    pub fn try_new(
+        roots: &[ListingTableUrl],
+        spec: PartitionSpec,
+        layout: PartitionLayout,
+    ) -> Result<Self> {
+        let Some(first) = roots.first() else {
+            return plan_err!("a table of directories needs a location");
+        };
+        let store_url = first.object_store();
+        for (index, root) in roots.iter().enumerate() {
+            if root.object_store() != store_url {
+                return plan_err!(
+                    "the locations '{}' and '{}' are in different stores",
+                    url_of(&store_url, first.prefix()),
+                    url_of(&root.object_store(), root.prefix())
+                );
+            }
+            let overlaps = |other: &&ListingTableUrl| {
+                other.prefix().prefix_matches(root.prefix())
+                    || root.prefix().prefix_matches(other.prefix())
+            };
+            if let Some(other) = roots[..index].iter().find(overlaps) {
+                return plan_err!(
+                    "the locations '{}' and '{}' overlap, so that rows would count twice; leave one out",
+                    url_of(&store_url, other.prefix()),
+                    url_of(&store_url, root.prefix())
+                );
+            }
         }
+        let observed = Observed::new(layout.levels());
+        for level in (0..layout.levels()).filter(|level| layout.columns(*level).is_empty()) {
+            observed.record_directories(level, 1, 1);
+        }
+        Ok(Self {
+            table: Arc::new(Table {
+                store_url,
+                roots: roots.iter().map(|root| root.prefix().clone()).collect(),
+                observed: Arc::new(observed),
+                spec,
+                layout,
+                on_mismatch: OnMismatch::default(),
+                text_filter: None,
+                path_pattern: None,
+            }),
+        })
     }
 
-    /// The directory of the table.
-    pub fn root(&self) -> &ListingTableUrl {
-        &self.root
+    /// Sets what to do with directories that do not fit.
+    pub fn with_on_mismatch(mut self, on_mismatch: OnMismatch) -> Self {
+        Arc::make_mut(&mut self.table).on_mismatch = on_mismatch;
+        self
     }
 
-    fn walk(
+    /// Takes only files whose whole path matches `pattern`: the path in the store with a `/` in
+    /// front (Flink: `source.path.regex-pattern`). `None` takes all.
+    ///
+    /// # Errors
+    /// When `pattern` is not a regular expression.
+    pub fn with_path_pattern(mut self, pattern: Option<&str>) -> Result<Self> {
+        let anchored = pattern.map(|pattern| Regex::new(&format!("^(?:{pattern})$")));
+        let anchored = anchored.transpose();
+        Arc::make_mut(&mut self.table).path_pattern =
+            anchored.map_err(|error| plan_datafusion_err!("{error}"))?;
+        Ok(self)
+    }
+
+    /// The directories of the table.
+    pub fn roots(&self) -> &[Path] {
+        &self.table.roots
+    }
+
+    /// The store of the table.
+    pub fn store_url(&self) -> &ObjectStoreUrl {
+        &self.table.store_url
+    }
+
+    /// The directories that a walk would list flat, if the listing cache knows which these are:
+    /// how deep they are, and how much they hold as far as it knows that.
+    async fn remembered_sizes(
         &self,
-        wanted: PartitionPredicate,
-        context: ListingContext,
-        observed: &Arc<Observed>,
-    ) -> Walk {
-        Walk {
-            root: self.root.clone(),
-            spec: self.spec.clone(),
-            layout: self.layout.clone(),
-            observed: Arc::clone(observed),
-            wanted,
-            context,
-            found: Found::default(),
-        }
+        wanted: &PartitionPredicate,
+        context: &ListingContext,
+    ) -> Option<Vec<(usize, Option<Size>)>> {
+        let lister = Lister::try_new(&self.table.store_url, context).ok()?;
+        let lister = lister.without_requests()?;
+        let mut table = Table::clone(&self.table);
+        // To look at the same directories again teaches nothing.
+        table.observed = Arc::new(Observed::new(table.layout.levels()));
+        let walk = Walk::new(Arc::new(table), wanted.clone(), context.clone());
+        walk.remembered_sizes(&lister).await.ok()
+    }
+}
+
+impl Table {
+    /// The partition columns as texts, when there is a filter on these.
+    pub(crate) fn text_spec(&self) -> Option<&PartitionSpec> {
+        self.text_filter.as_ref().map(PartitionPredicate::spec)
+    }
+
+    /// Whether a data file is one of this table by its path.
+    pub(crate) fn is_selected(&self, object: &ObjectMeta) -> bool {
+        let pattern = self.path_pattern.as_ref();
+        pattern.is_none_or(|pattern| pattern.is_match(&format!("/{}", object.location)))
+    }
+
+    pub(crate) fn url_of(&self, path: &Path) -> String {
+        url_of(&self.store_url, path)
+    }
+
+    /// The roots, for people.
+    pub(crate) fn describe_roots(&self) -> String {
+        let urls: Vec<_> = self.roots.iter().map(|root| self.url_of(root)).collect();
+        urls.join(", ")
     }
 }
 
 #[async_trait]
 impl PartitionCatalog for DirectoryCatalog {
     fn spec(&self) -> &PartitionSpec {
-        &self.spec
+        &self.table.spec
     }
 
     fn list(
@@ -85,7 +212,7 @@ impl PartitionCatalog for DirectoryCatalog {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        self.walk(wanted, context, &self.observed).run()
+        Walk::new(Arc::clone(&self.table), wanted, context).run()
     }
 
     /// Makes no request. Where the listing cache has the directories that a walk would list, these
@@ -96,25 +223,27 @@ impl PartitionCatalog for DirectoryCatalog {
         wanted: &PartitionPredicate,
         context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        let observed = self.observed.estimate(wanted);
-        let lister = Lister::try_new(&self.root.object_store(), context);
-        let Some(lister) = lister.ok().and_then(Lister::without_requests) else {
-            return Ok(observed);
-        };
-        // Looking at the same directories again teaches nothing.
-        let nothing = Arc::new(Observed::new(self.spec.len()));
-        let walk = self.walk(wanted.clone(), context.clone(), &nothing);
-        let sizes = walk.remembered_sizes(&lister).await;
-        Ok(match sizes {
-            Ok(sizes) => self.observed.add_up(&sizes, observed.distinct),
-            Err(_) => observed,
-        })
+        let observed = &self.table.observed;
+        let mut estimate = observed.estimate(wanted);
+        if let Some(directories) = self.remembered_sizes(wanted, context).await {
+            estimate = observed.add_up(&directories, estimate.distinct);
+        }
+        let layout = &self.table.layout;
+        estimate.distinct = (0..layout.levels())
+            .flat_map(|level| vec![estimate.distinct[level]; layout.columns(level).len()])
+            .collect();
+        Ok(estimate)
+    }
+
+    fn with_text_filter(&self, filter: PartitionPredicate) -> Option<Arc<dyn PartitionCatalog>> {
+        let mut table = Table::clone(&self.table);
+        table.text_filter = Some(filter);
+        Some(Arc::new(Self {
+            table: Arc::new(table),
+        }))
     }
 
     fn describe(&self) -> String {
-        format!(
-            "directories({})",
-            url_of(&self.root.object_store(), self.root.prefix())
-        )
+        format!("directories({})", self.table.describe_roots())
     }
 }

@@ -4,6 +4,7 @@
 
 mod data_file;
 mod directory;
+mod level;
 mod lister;
 mod listing;
 mod listing_cache;
@@ -12,6 +13,6 @@ mod observed;
 mod walk;
 
 pub use data_file::list_data_files;
-pub use directory::DirectoryCatalog;
+pub use directory::{DirectoryCatalog, OnMismatch};
 pub use lister::Lister;
 pub use listing_cache::ListingCache;

@@ -15,65 +15,70 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
-};
-use datafusion::arrow::compute::{filter_record_batch, take_arrays};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use datafusion::arrow::buffer::BooleanBuffer;
+use datafusion::arrow::compute::and;
 use datafusion::common::{DataFusionError, Result, plan_err};
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion_partitioned_core::{
-    HiveLayout, ListingContext, PartitionBatch, PartitionPredicate, PartitionSource, PartitionSpec,
+    ListingContext, Mismatch, PartitionBatch, PartitionError, PartitionPredicate, PartitionSource,
 };
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use crate::data_file::{is_data_file, is_hidden, url_of};
+use crate::data_file::{is_data_file, is_hidden};
+use crate::directory::{OnMismatch, Table};
+use crate::level::{Children, Level, extend, whole_parents};
 use crate::lister::Lister;
-use crate::listing::Size;
-use crate::observed::Observed;
+use crate::listing::{Directories, ParsedNames, Size};
 
+/// One listing of a table of directories.
 pub(crate) struct Walk {
-    pub(crate) root: ListingTableUrl,
-    pub(crate) spec: PartitionSpec,
-    pub(crate) layout: HiveLayout,
-    pub(crate) observed: Arc<Observed>,
-    pub(crate) wanted: PartitionPredicate,
-    pub(crate) context: ListingContext,
-    pub(crate) found: Found,
+    table: Arc<Table>,
+    wanted: PartitionPredicate,
+    context: ListingContext,
+    found: Found,
 }
 
 /// What a walk has come across.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+struct Found {
     partitions: AtomicUsize,
     /// Whether there was a data file above the last partition level.
     misplaced: AtomicBool,
 }
 
-/// The directories of one level that may hold wanted partitions.
-struct Level {
-    /// A row with the values of the columns so far for each directory.
-    values: RecordBatch,
-    directories: Vec<Path>,
-}
-
 impl Walk {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        wanted: PartitionPredicate,
+        context: ListingContext,
+    ) -> Self {
+        Self {
+            table,
+            wanted,
+            context,
+            found: Found::default(),
+        }
+    }
+
     pub(crate) fn run(self) -> BoxStream<'static, Result<PartitionBatch>> {
         let concurrency = self.context.concurrency;
         let walk = Arc::new(self);
         stream::once(async move {
-            let lister = Lister::try_new(&walk.root.object_store(), &walk.context)?;
-            lister.check(walk.root.prefix())?;
+            let lister = Lister::try_new(&walk.table.store_url, &walk.context)?;
+            for root in &walk.table.roots {
+                lister.check(root)?;
+            }
             let levels = walk.descend(&lister).await?;
+            // The roots themselves, listed flat, show whether there is any partition at all.
+            let is_whole_table = levels.iter().all(Level::is_root);
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
             });
             let directories: Vec<_> = directories.collect();
-            // The root itself, listed flat, shows whether there is any partition at all.
-            let is_whole_table = matches!(&directories[..], [(level, _)] if level.is_root());
             let checked = Arc::clone(&walk);
             let check = stream::once(async move { checked.check_found() })
                 .filter_map(|checked| std::future::ready(checked.err().map(Err)))
@@ -87,8 +92,8 @@ impl Walk {
         .boxed()
     }
 
-    /// How much the directories hold that would be listed flat, with the number of columns that
-    /// their paths spell; `None` for those of which the cache of `lister` does not know it.
+    /// How much the directories hold that would be listed flat, with their depth; `None` for those
+    /// of which the cache of `lister` does not know it.
     ///
     /// # Errors
     /// When `lister` makes no requests and cannot tell which directories these are.
@@ -98,9 +103,8 @@ impl Walk {
     ) -> Result<Vec<(usize, Option<Size>)>> {
         let levels = self.descend(lister).await?;
         let sizes = levels.iter().flat_map(|level| {
-            let known = level.values.num_columns();
             let directories = level.directories.iter();
-            directories.map(move |directory| (known, lister.remembered_size(directory)))
+            directories.map(|directory| (level.depth, lister.remembered_size(directory)))
         });
         Ok(sizes.collect())
     }
@@ -108,26 +112,35 @@ impl Walk {
     /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
     /// directories to be listed flat, by their level.
     async fn descend(&self, lister: &Lister) -> Result<Vec<Level>> {
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let root = RecordBatch::try_new_with_options(self.spec.prefix(0), vec![], &options)?;
-        let root = Level {
-            values: root,
-            directories: vec![self.root.prefix().clone()],
-        };
-        let wanted = self.wanted(&root);
-        let mut level = root.filter(&wanted)?;
-        for column in 0..self.spec.len() {
-            if level.directories.is_empty() || !self.wanted.constrains_from(column) {
+        let table = &self.table;
+        let roots = Level::roots(
+            &table.spec,
+            table.roots.clone(),
+            table.text_filter.is_some(),
+        )?;
+        let wanted = self.wanted(&roots.values, roots.texts.as_ref())?;
+        let mut level = roots.filter(&wanted)?;
+        for depth in 0..table.layout.levels() {
+            if level.directories.is_empty() || !self.constrains_from(level.values.num_columns()) {
                 break;
             }
-            let (children, parents) = self.list_level(lister, &level, column).await?;
-            if column == 0 && children.directories.is_empty() {
+            if let Some(name) = table.layout.fixed_name(depth) {
+                level.depth += 1;
+                for directory in &mut level.directories {
+                    *directory = Path::parse(format!("{directory}/{name}"))
+                        .map_err(object_store::Error::from)?;
+                }
+                continue;
+            }
+            let children = self.list_level(lister, &level).await?;
+            if level.is_root() && children.is_empty() {
                 // Nothing to choose from: what is there instead?
                 break;
             }
-            let wanted = self.wanted(&children);
-            if !self.wanted.constrains_from(column + 1) {
-                let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
+            let wanted = self.wanted(&children.values, children.texts.as_ref())?;
+            if !self.constrains_from(children.values.num_columns()) {
+                let parents = level.directories.len();
+                let (whole, rest) = whole_parents(&wanted, &children.parents, parents);
                 return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
             }
             level = children.filter(&wanted)?;
@@ -135,101 +148,120 @@ impl Walk {
         Ok(vec![level])
     }
 
-    /// Which directories may hold a wanted partition. All, when the predicate cannot be evaluated:
-    /// a directory may hold no rows at all, so the scan reports the error once there are some.
-    fn wanted(&self, level: &Level) -> BooleanArray {
-        let Ok(pruned) = self.wanted.evaluate(&level.values) else {
-            return BooleanArray::from(vec![true; level.directories.len()]);
-        };
-        let metrics = &self.context.metrics;
-        metrics.record_pruned(&pruned);
-        let dropped = pruned.by_static + pruned.by_dynamic;
-        metrics.directories_pruned.add(dropped);
-        pruned.keep
+    /// Whether anything restricts a column with index `first` or above.
+    fn constrains_from(&self, first: usize) -> bool {
+        let text_filter = self.table.text_filter.as_ref();
+        self.wanted.constrains_from(first)
+            || text_filter.is_some_and(|filter| filter.constrains_from(first))
     }
 
-    /// Lists all directories of `level`, whose own directories hold the values of `column`. Returns
-    /// these and for each of them the row of its parent.
-    async fn list_level(
-        &self,
-        lister: &Lister,
-        level: &Level,
-        column: usize,
-    ) -> Result<(Level, UInt32Array)> {
-        let listings: Vec<Vec<Path>> = stream::iter(level.directories.iter().cloned())
-            .map(|directory| self.list_directories(lister, directory, column))
+    /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a
+    /// directory may hold no rows at all, so the error is reported once there are some.
+    fn wanted(&self, values: &RecordBatch, texts: Option<&RecordBatch>) -> Result<BooleanArray> {
+        let _timer = self.context.metrics.listing_time.timer();
+        let all = || BooleanArray::new(BooleanBuffer::new_set(values.num_rows()), None);
+        let by_text = match (&self.table.text_filter, texts) {
+            (Some(filter), Some(texts)) => filter.evaluate(texts).ok(),
+            _ => None,
+        };
+        let mut keep = by_text.map_or_else(all, |pruned| pruned.keep);
+        if let Ok(pruned) = self.wanted.evaluate(values) {
+            self.context.metrics.record_pruned(&pruned);
+            keep = and(&keep, &pruned.keep)?;
+        }
+        let dropped = keep.len() - keep.true_count();
+        self.context.metrics.directories_pruned.add(dropped);
+        Ok(keep)
+    }
+
+    /// The directories in those of `level`.
+    async fn list_level(&self, lister: &Lister, level: &Level) -> Result<Children> {
+        let listings: Vec<Arc<Directories>> = stream::iter(level.directories.iter().cloned())
+            .map(|directory| async move { lister.directories(&directory).await })
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
-        let found = listings
-            .into_iter()
-            .enumerate()
-            .flat_map(|(parent, found)| found.into_iter().map(move |path| (parent as u32, path)));
-        let (mut parents, mut directories): (Vec<u32>, Vec<Path>) = found.unzip();
-        self.observed
-            .record_directories(column, directories.len(), level.directories.len());
-
-        let parsed = match self.parse(column, &directories) {
-            Ok(parsed) => parsed,
-            Err(_) => {
-                (parents, directories) = self
-                    .without_strays(lister, parents, directories, column)
+        let mut parsed = Vec::with_capacity(listings.len());
+        for directories in listings {
+            let mut names = self.parse(level.depth, &directories)?;
+            if !names.mismatches.is_empty() {
+                let keep = self
+                    .without_mismatches(lister, &names, &directories, level.depth)
                     .await?;
-                self.parse(column, &directories)?
+                names = Arc::new(names.filter(&keep)?);
             }
-        };
-        let parents = UInt32Array::from(parents);
-        let mut columns = take_arrays(level.values.columns(), &parents, None)?;
-        columns.push(parsed);
-        let children = Level {
-            values: self.batch(columns, directories.len())?,
-            directories,
-        };
-        Ok((children, parents))
-    }
-
-    /// The values of partition column `column`, which the last names of `directories` spell.
-    fn parse(&self, column: usize, directories: &[Path]) -> Result<ArrayRef> {
+            parsed.push((directories, names));
+        }
         let _timer = self.context.metrics.listing_time.timer();
-        let names: Vec<&str> = directories
-            .iter()
-            .map(|directory| name_from_end(directory, 0))
-            .collect();
-        self.layout.parse_level(&self.spec, column, &names, |row| {
-            self.url_of(&directories[row])
-        })
+        let children = level.children(parsed, &self.table.spec, self.table.text_spec())?;
+        self.table.observed.record_directories(
+            level.depth,
+            children.values.num_rows(),
+            level.directories.len(),
+        );
+        Ok(children)
     }
 
-    /// Leaves out directories that are no partitions and hold no data files, which a flat listing
-    /// would not notice either. One with data is an error.
-    async fn without_strays(
+    /// The names of those of `directories`, which are in a directory at `depth`, that are not hidden,
+    /// with the values that they spell.
+    fn parse(&self, depth: usize, directories: &Directories) -> Result<Arc<ParsedNames>> {
+        let layout = &self.table.layout;
+        if let Some(parsed) = directories.parsed(layout, depth) {
+            return Ok(parsed);
+        }
+        let _timer = self.context.metrics.listing_time.timer();
+        let is_visible = |(_, name): &(u32, &str)| !is_hidden(name) || layout.claims(depth, name);
+        let (rows, names): (Vec<u32>, Vec<&str>) =
+            (0..).zip(directories.names()).filter(is_visible).unzip();
+        let parsed = layout.parse(depth, &names, |row| {
+            let path = directories.path(rows[row]);
+            path.map_or_else(|_| names[row].to_owned(), |path| self.table.url_of(&path))
+        })?;
+        let parsed = Arc::new(ParsedNames {
+            rows,
+            values: parsed.values,
+            texts: as_array_refs(parsed.texts),
+            mismatches: parsed.mismatches,
+        });
+        if parsed.mismatches.is_empty() {
+            directories.set_parsed(layout, depth, &parsed);
+        }
+        Ok(parsed)
+    }
+
+    /// Which directories remain when some do not fit the layout or their column's type. As an error
+    /// such a directory counts only if it holds data files: a flat listing would not notice it
+    /// otherwise.
+    async fn without_mismatches(
         &self,
         lister: &Lister,
-        parents: Vec<u32>,
-        directories: Vec<Path>,
-        column: usize,
-    ) -> Result<(Vec<u32>, Vec<Path>)> {
-        let mut kept = (vec![], vec![]);
-        for (parent, directory) in parents.into_iter().zip(directories) {
-            if let Err(error) = self.parse(column, std::slice::from_ref(&directory)) {
-                if self.has_data(lister, &directory, column + 1).await? {
-                    return Err(error);
+        names: &ParsedNames,
+        directories: &Directories,
+        depth: usize,
+    ) -> Result<BooleanArray> {
+        let mut keep = vec![true; names.rows.len()];
+        for mismatch in &names.mismatches {
+            let directory = directories.path(names.rows[mismatch.row])?;
+            match self.table.on_mismatch.of(mismatch) {
+                OnMismatch::Null => continue,
+                OnMismatch::Skip => self.context.metrics.partitions_mismatched.add(1),
+                OnMismatch::Error if self.has_data(lister, &directory, depth + 1).await? => {
+                    return plan_mismatch(mismatch);
                 }
-                continue;
+                OnMismatch::Error => {}
             }
-            kept.0.push(parent);
-            kept.1.push(directory);
+            keep[mismatch.row] = false;
         }
-        Ok(kept)
+        Ok(keep.into())
     }
 
-    /// Whether there is a data file below `directory`, whose path spells the first `known` columns.
-    async fn has_data(&self, lister: &Lister, directory: &Path, known: usize) -> Result<bool> {
+    /// Whether there is a data file below `directory`, which is `depth` levels below the root.
+    async fn has_data(&self, lister: &Lister, directory: &Path, depth: usize) -> Result<bool> {
         let mut batches = lister.objects(directory);
         while let Some(objects) = batches.try_next().await? {
             if objects
                 .iter()
-                .any(|object| self.is_data(directory, known, object))
+                .any(|object| self.is_data(directory, depth, object))
             {
                 return Ok(true);
             }
@@ -237,33 +269,16 @@ impl Walk {
         Ok(false)
     }
 
-    /// Whether `object` is a data file of a partition below `directory`, whose path spells the
-    /// first `known` columns.
-    fn is_data(&self, directory: &Path, known: usize, object: &ObjectMeta) -> bool {
-        let missing = self.spec.len() - known;
-        let depth = directory.parts().count() + missing;
+    /// Whether `object` is a data file of a partition below `directory`, which is `depth` levels
+    /// below the root.
+    fn is_data(&self, directory: &Path, depth: usize, object: &ObjectMeta) -> bool {
+        let layout = &self.table.layout;
+        let missing = layout.levels() - depth;
         let is_partition =
-            |level, name: &str| level < missing && self.is_partition(known + level, name);
-        object.location.parts().count() > depth && is_data_file(directory, object, is_partition)
-    }
-
-    /// The directories in `directory` that are not hidden.
-    async fn list_directories(
-        &self,
-        lister: &Lister,
-        directory: Path,
-        column: usize,
-    ) -> Result<Vec<Path>> {
-        let directories = lister.directories(&directory).await?;
-        let is_visible = |name: &&str| !is_hidden(name) || self.is_partition(column, name);
-        let visible = directories.names().filter(is_visible);
-        visible.map(|name| directories.path(name)).collect()
-    }
-
-    /// Whether `name` is `column=value` for the partition column with index `column`.
-    fn is_partition(&self, column: usize, name: &str) -> bool {
-        let field = self.spec.fields().get(column);
-        field.is_some_and(|field| self.layout.is_partition_of(field.name(), name))
+            |level, name: &str| level < missing && layout.claims(depth + level, name);
+        object.location.parts().count() > directory.parts().count() + missing
+            && is_data_file(directory, object, is_partition)
+            && self.table.is_selected(object)
     }
 
     /// All partitions below directory `row` of `level`, from one flat listing.
@@ -291,23 +306,22 @@ impl Walk {
         objects: &[ObjectMeta],
     ) -> Result<PartitionBatch> {
         let _timer = self.context.metrics.listing_time.timer();
+        let table = &self.table;
         let directory = &level.directories[row];
-        let known = level.values.num_columns();
-        let missing = self.spec.len() - known;
 
         // The partition that each source is in ends after this many names of its path.
-        let depth = directory.parts().count() + missing;
+        let end = directory.parts().count() + table.layout.levels() - level.depth;
         let mut sources: Vec<PartitionSource> = vec![];
         let mut bytes = 0;
         for object in objects {
-            if !self.is_data(directory, known, object) {
+            if !self.is_data(directory, level.depth, object) {
                 if is_data_file(directory, object, |_, _| false) {
                     self.found.misplaced.store(true, Ordering::Relaxed);
                 }
                 continue;
             }
             bytes += object.size as usize;
-            let location = Path::from_iter(object.location.parts().take(depth));
+            let location = Path::from_iter(object.location.parts().take(end));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
                     last.objects.get_or_insert_default().push(object.clone());
@@ -321,24 +335,51 @@ impl Walk {
             self.found
                 .partitions
                 .fetch_add(sources.len(), Ordering::Relaxed);
-            self.observed.record_bytes(bytes, sources.len());
+            table.observed.record_bytes(bytes, sources.len());
         }
+        self.batch(level, row, sources)
+    }
 
-        let rows = UInt32Array::from_value(row as u32, sources.len());
-        let mut columns = take_arrays(level.values.columns(), &rows, None)?;
-        let path_of = |row: usize| self.url_of(&sources[row].location);
-        for column in known..self.spec.len() {
-            // Each location ends with the names of the missing levels.
+    /// The partitions `sources` below directory `row` of `level`, with the values that the missing
+    /// levels of their locations spell.
+    fn batch(
+        &self,
+        level: &Level,
+        row: usize,
+        sources: Vec<PartitionSource>,
+    ) -> Result<PartitionBatch> {
+        let table = &self.table;
+        let parents = UInt32Array::from_value(row as u32, sources.len());
+        let (mut values, mut texts, mut keep) = (vec![], vec![], vec![true; sources.len()]);
+        for depth in level.depth..table.layout.levels() {
             let names: Vec<&str> = sources
                 .iter()
-                .map(|source| name_from_end(&source.location, self.spec.len() - 1 - column))
+                .map(|source| name_from_end(&source.location, table.layout.levels() - 1 - depth))
                 .collect();
-            let parsed = self
+            let parsed = table
                 .layout
-                .parse_level(&self.spec, column, &names, path_of)?;
-            columns.push(parsed);
+                .parse(depth, &names, |row| table.url_of(&sources[row].location))?;
+            for mismatch in &parsed.mismatches {
+                match table.on_mismatch.of(mismatch) {
+                    OnMismatch::Error => return plan_mismatch(mismatch),
+                    OnMismatch::Null => {}
+                    OnMismatch::Skip => keep[mismatch.row] = false,
+                }
+            }
+            values.extend(parsed.values);
+            texts.extend(as_array_refs(parsed.texts));
         }
-        PartitionBatch::try_new(self.batch(columns, sources.len())?, sources)
+        let mut keep = BooleanArray::from(keep);
+        let skipped = keep.len() - keep.true_count();
+        self.context.metrics.partitions_mismatched.add(skipped);
+        if let (Some(filter), Some(known), Some(spec)) =
+            (&table.text_filter, &level.texts, table.text_spec())
+        {
+            let texts = extend(known, &parents, spec, texts)?;
+            keep = and(&keep, &filter.evaluate(&texts)?.keep)?;
+        }
+        let values = extend(&level.values, &parents, &table.spec, values)?;
+        PartitionBatch::try_new(values, sources)?.filter(&keep)
     }
 
     /// Fails when the table has data files, and all of them above the last partition level.
@@ -351,73 +392,19 @@ impl Walk {
         plan_err!(
             "no partition below '{}', but data files: expected directories '{}'; does PARTITIONED \
              BY name a column too many, or is LOCATION a level too deep?",
-            self.url_of(self.root.prefix()),
-            self.spec
-                .column_names()
-                .map(|name| format!("{name}=<value>/"))
-                .collect::<String>()
+            self.table.describe_roots(),
+            self.table.layout.example()
         )
     }
-
-    fn url_of(&self, path: &Path) -> String {
-        url_of(&self.root.object_store(), path)
-    }
-
-    fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let schema = self.spec.prefix(columns.len());
-        debug_assert!(columns.iter().all(|column| column.len() == rows));
-        Ok(RecordBatch::try_new_with_options(
-            schema, columns, &options,
-        )?)
-    }
 }
 
-impl Level {
-    fn is_root(&self) -> bool {
-        self.values.num_columns() == 0
-    }
-
-    fn filter(self, keep: &BooleanArray) -> Result<Self> {
-        let directories = self
-            .directories
-            .into_iter()
-            .zip(keep.values())
-            .filter_map(|(directory, keep)| keep.then_some(directory))
-            .collect();
-        Ok(Self {
-            values: filter_record_batch(&self.values, keep)?,
-            directories,
-        })
-    }
+fn plan_mismatch<T>(mismatch: &Mismatch) -> Result<T> {
+    Err(PartitionError::clone(&mismatch.error).into())
 }
 
-/// Splits the wanted directories of a level, below which nothing is restricted any more, into
-/// parents to be listed as a whole, because all of their directories are wanted, and single
-/// directories. The first mask is over the parents, the second over the directories.
-fn whole_parents(
-    wanted: &BooleanArray,
-    parents: &UInt32Array,
-    parent_count: usize,
-) -> (BooleanArray, BooleanArray) {
-    let mut children = vec![0_usize; parent_count];
-    let mut wanted_children = vec![0_usize; parent_count];
-    for (parent, wanted) in parents.values().iter().zip(wanted.values()) {
-        children[*parent as usize] += 1;
-        wanted_children[*parent as usize] += usize::from(wanted);
-    }
-    let whole: Vec<bool> = children
-        .iter()
-        .zip(&wanted_children)
-        .map(|(children, wanted)| *children > 1 && children == wanted)
-        .collect();
-    let rest: Vec<bool> = parents
-        .values()
-        .iter()
-        .zip(wanted.values())
-        .map(|(parent, wanted)| wanted && !whole[*parent as usize])
-        .collect();
-    (BooleanArray::from(whole), BooleanArray::from(rest))
+fn as_array_refs(arrays: Vec<StringArray>) -> Vec<ArrayRef> {
+    let arrays = arrays.into_iter();
+    arrays.map(|array| Arc::new(array) as ArrayRef).collect()
 }
 
 /// The name that is `position` places before the last one of `path`.

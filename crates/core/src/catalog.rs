@@ -50,6 +50,14 @@ pub trait PartitionCatalog: Debug + Send + Sync {
         context: &ListingContext,
     ) -> Result<PartitionEstimate>;
 
+    /// The same partitions less those whose texts do not satisfy `filter`, a predicate over the
+    /// partition columns as text (Alink: `setPartitions`). The text of a value is its directory's,
+    /// decoded. `None` when this catalog knows values only; then their canonical texts are used.
+    fn with_text_filter(&self, filter: PartitionPredicate) -> Option<Arc<dyn PartitionCatalog>> {
+        let _ = filter;
+        None
+    }
+
     /// A short text for `EXPLAIN`, without credentials.
     fn describe(&self) -> String;
 }

@@ -7,7 +7,7 @@ use datafusion::error::DataFusionError;
 ///
 /// Converts into [`DataFusionError::External`], from where it can be downcast again.
 #[non_exhaustive]
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum PartitionError {
     /// The text of a path segment is not a value of the declared type.
     #[error(
@@ -23,11 +23,11 @@ pub enum PartitionError {
         /// Where the text was found.
         path: String,
     },
-    /// A directory name that is not `column=value` for the column expected at its level.
-    #[error("expected a directory '{column}=<value>' but found '{segment}' (in '{path}')")]
+    /// A directory name that does not fit the layout at its level.
+    #[error("expected a directory '{expected}' but found '{segment}' (in '{path}')")]
     Segment {
-        /// The partition column of this level.
-        column: String,
+        /// What a name of this level looks like: `year=<value>`.
+        expected: String,
         /// The directory name as found.
         segment: String,
         /// The whole path.

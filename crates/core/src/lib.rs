@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `spec` | [`PartitionSpec`], [`PartitionValues`], [`Partition`], [`PartitionBatch`] |
 //! | `text` | the text of a value and the value of a text |
-//! | `hive` | the directory layout `key=value/` with its escapes |
+//! | `layout` | how values become a path and back: `key=value/`, `value/`, templates; escapes |
 //! | `predicate` | [`PartitionPredicate`], three-valued over the first columns of the spec |
 //! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
@@ -30,8 +30,8 @@ mod catalog;
 mod dynamic_filter;
 mod error;
 mod execution;
-mod hive;
 mod key_set;
+mod layout;
 mod memory;
 mod options;
 mod predicate;
@@ -40,20 +40,25 @@ mod rewrite;
 mod scan;
 mod spec;
 mod text;
+mod text_filtered;
 mod units;
 
 pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 pub use dynamic_filter::{DynamicPartitionFilter, KeySlot};
 pub use error::PartitionError;
 pub use execution::Executions;
-pub use hive::{DEFAULT_PARTITION_NAME, HiveLayout, escape_path_name, unescape_path_name};
 pub use key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
+pub use layout::{
+    DEFAULT_PARTITION_NAME, Mismatch, ParsedLevel, PartitionLayout, escape_path_name,
+    unescape_path_name,
+};
 pub use memory::MemoryCatalog;
 pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use predicate::{PartitionPredicate, Pruned};
 pub use reader::{PartitionReader, ReadContext};
 pub use rewrite::rewrite_columns;
-pub use scan::{PartitionScan, PartitionScanBuilder, ScanMetrics};
+pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, ScanMetrics};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
-pub use text::{parse_values, value_to_text};
+pub use text::{ParsedValues, parse_values, value_to_text};
+pub use text_filtered::TextFilteredCatalog;
 pub use units::{ByteSize, TimeToLive};

@@ -13,48 +13,58 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray, StringArray};
 use datafusion::arrow::compute::kernels::cmp::neq;
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, nullif};
 use datafusion::arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Field, TimeUnit};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Result, ScalarValue};
 
-use crate::error::PartitionError;
+/// The values that texts spell, and where they spell none.
+#[derive(Debug)]
+pub struct ParsedValues {
+    /// One value for each text; NULL for NULL and for what is no value of the type.
+    pub values: ArrayRef,
+    /// The rows whose text is no value of the type, in order.
+    pub mismatches: Vec<usize>,
+}
 
-/// The typed values of `texts`, one for each row; NULL stays NULL.
-///
-/// `path_of` names where the text of a row was found, for error messages.
+/// The typed values of `texts`, one for each row.
 ///
 /// # Errors
-/// [`PartitionError::Value`] for the first text that is not a value of the field's type.
-pub fn parse_values(
-    field: &Field,
-    texts: &StringArray,
-    path_of: impl Fn(usize) -> String,
-) -> Result<ArrayRef> {
+/// When no text can be cast to the field's type.
+pub fn parse_values(field: &Field, texts: &StringArray) -> Result<ParsedValues> {
     let options = CastOptions {
         safe: true,
         format_options: FormatOptions::default(),
     };
-    let values = cast_with_options(texts, field.data_type(), &options)?;
-    let changed = changed_values(texts, &values, &options)?;
-    let is_lost = |row: &usize| {
-        texts.is_valid(*row)
-            && (values.is_null(*row)
-                || changed
-                    .as_ref()
-                    .is_some_and(|c| c.is_valid(*row) && c.value(*row)))
+    let (data_type, dictionary) = match field.data_type() {
+        DataType::Dictionary(_, values) => (values.as_ref(), Some(field.data_type())),
+        data_type => (data_type, None),
     };
-    let lost = (0..texts.len()).find(is_lost);
-    match lost {
-        None => Ok(values),
-        Some(row) => Err(PartitionError::Value {
-            column: field.name().clone(),
-            text: texts.value(row).to_owned(),
-            data_type: field.data_type().clone(),
-            path: path_of(row),
+    let mut values = cast_with_options(texts, data_type, &options)?;
+    let changed = changed_values(texts, &values, &options)?;
+    let is_changed = |row: usize| {
+        changed
+            .as_ref()
+            .is_some_and(|c| c.is_valid(row) && c.value(row))
+    };
+    let mismatches: Vec<usize> = if values.null_count() == texts.null_count() && changed.is_none() {
+        vec![]
+    } else {
+        (0..texts.len())
+            .filter(|row| texts.is_valid(*row) && (values.is_null(*row) || is_changed(*row)))
+            .collect()
+    };
+    if !mismatches.is_empty() {
+        let mut is_mismatch = vec![false; texts.len()];
+        for row in &mismatches {
+            is_mismatch[*row] = true;
         }
-        .into()),
+        values = nullif(&values, &BooleanArray::from(is_mismatch))?;
     }
+    if let Some(dictionary) = dictionary {
+        values = cast(&values, dictionary)?;
+    }
+    Ok(ParsedValues { values, mismatches })
 }
 
 /// True for texts that a cast has rounded or cut off: `1.999` as `DECIMAL(5, 2)`, a time of day as
@@ -91,9 +101,7 @@ pub fn value_to_text(value: &ScalarValue) -> Result<Option<String>> {
     }
     let array = value.to_array()?;
     let array = match array.data_type() {
-        DataType::Dictionary(_, values) => {
-            datafusion::arrow::compute::cast(&array, values.as_ref())?
-        }
+        DataType::Dictionary(_, values) => cast(&array, values.as_ref())?,
         _ => array,
     };
     let format = FormatOptions::default()
@@ -140,11 +148,9 @@ mod tests {
         for value in values {
             let text = value_to_text(&value).unwrap().unwrap();
             let field = Field::new("c", value.data_type(), true);
-            let array = parse_values(&field, &StringArray::from(vec![text.as_str()]), |_| {
-                String::new()
-            })
-            .unwrap();
-            let back = ScalarValue::try_from_array(&array, 0).unwrap();
+            let parsed = parse_values(&field, &StringArray::from(vec![text.as_str()])).unwrap();
+            assert!(parsed.mismatches.is_empty(), "{text}");
+            let back = ScalarValue::try_from_array(&parsed.values, 0).unwrap();
             assert_eq!(back, value, "through '{text}'");
         }
     }
@@ -158,7 +164,7 @@ mod tests {
             "2024-01-15T00:00:00.000000Z",
             "2024-01-15",
         ]);
-        let array = parse_values(&field, &texts, |_| String::new()).unwrap();
+        let array = parse_values(&field, &texts).unwrap().values;
         let first = ScalarValue::try_from_array(&array, 0).unwrap();
         for row in 1..array.len() {
             assert_eq!(ScalarValue::try_from_array(&array, row).unwrap(), first);
@@ -183,12 +189,10 @@ mod tests {
         ];
         for (data_type, changed, kept) in cases {
             let field = Field::new("c", data_type, true);
-            let parse = |text: &str| {
-                parse_values(&field, &StringArray::from(vec![text]), |_| "t/c".to_owned())
-            };
-            let error = parse(changed).unwrap_err().to_string();
-            assert!(error.contains(changed) && error.contains("t/c"), "{error}");
-            assert_eq!(parse(kept).unwrap().null_count(), 0);
+            let texts = StringArray::from(vec![changed, kept]);
+            let parsed = parse_values(&field, &texts).unwrap();
+            assert_eq!(parsed.mismatches, [0], "{changed}");
+            assert!(parsed.values.is_null(0) && parsed.values.is_valid(1));
         }
     }
 

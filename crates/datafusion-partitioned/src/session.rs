@@ -9,7 +9,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
-use datafusion_partitioned_dynamic_filter::InsertDynamicPartitionFilter;
+use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
 use datafusion_partitioned_table::FilesystemConnector;
 
 /// Extends a session by partitioned tables.
@@ -25,8 +25,9 @@ use datafusion_partitioned_table::FilesystemConnector;
 /// let context = SessionContext::new_with_state(state);
 /// ```
 pub trait PartitionedSessionExt: Sized {
-    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache and
-    /// the optimizer rule for dynamic partition filters. What the session has already stays as it is; a session that
+    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache and the
+    /// optimizer rules for filters that are known at run time. What the session has already stays as
+    /// it is; a session that
     /// has been extended before is not changed.
     ///
     /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
@@ -87,7 +88,7 @@ impl PartitionedSessionExt for SessionStateBuilder {
             .get_or_insert_with(SessionStateDefaults::default_table_factories);
         wrap_table_factories(factories, registry);
 
-        insert_rule(&mut self.physical_optimizers().get_or_insert_default().rules);
+        insert_rules(&mut self.physical_optimizers().get_or_insert_default().rules);
         self
     }
 }
@@ -117,9 +118,9 @@ fn add_options(config: &mut SessionConfig) {
     }
 }
 
-/// Puts the rule before the last pushdown of filters, so that DataFusion's own dynamic filters pass
+/// Puts the rules before the last pushdown of filters, so that DataFusion's own dynamic filters pass
 /// the nodes that it adds, and the scan can decline those that it makes superfluous.
-fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
+fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     if has_rule(rules) {
         return;
     }
@@ -128,6 +129,7 @@ fn insert_rule(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
         .rposition(|other| other.name().starts_with("FilterPushdown"))
         .unwrap_or(rules.len());
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
+    rules.insert(position, Arc::new(PushSubqueryFilter));
 }
 
 fn has_rule(rules: &Rules) -> bool {

@@ -1,4 +1,4 @@
-//! Follows the keys of a join's probe side down to the partitioned scans they come from.
+//! Follows expressions over the output of a plan down to the partitioned scans they come from.
 
 use std::sync::Arc;
 
@@ -20,9 +20,12 @@ use datafusion_partitioned_core::{DynamicPartitionFilter, PartitionScan, rewrite
 
 use crate::collector::PartitionKeyCollectorExec;
 
-/// The keys of a join's probe side as expressions over some plan's output; `None` for a key that
-/// is no expression over it.
+/// Expressions over some plan's output by which its rows are selected, such as the keys of a join's
+/// probe side; `None` for one that is no expression over it.
 pub(crate) type Keys = Vec<Option<Arc<dyn PhysicalExpr>>>;
+
+/// Given a scan and the keys over its output, the scan that uses them.
+pub(crate) type Attach<'a> = &'a mut dyn FnMut(&PartitionScan, &Keys) -> Option<PartitionScan>;
 
 /// A scan that was found, and which keys of the join restrict it.
 pub(crate) struct Target {
@@ -31,15 +34,15 @@ pub(crate) struct Target {
     pub(crate) filter: Arc<DynamicPartitionFilter>,
 }
 
-/// `plan` with dynamic filters in all partitioned scans that some of `keys` restrict; `None` when
-/// there is none. The filters are added to `targets`.
+/// `plan` with `attach` done to all partitioned scans that some of `keys` restrict; `None` when that
+/// changed none.
 ///
 /// Goes only through operators below which dropping rows by their key is the same as dropping them
 /// above.
-pub(crate) fn attach_filters(
+pub(crate) fn attach_to_scans(
     plan: &Arc<dyn ExecutionPlan>,
     keys: &Keys,
-    targets: &mut Vec<Target>,
+    attach: Attach<'_>,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     if keys.iter().all(Option::is_none) {
         return Ok(None);
@@ -48,14 +51,18 @@ pub(crate) fn attach_filters(
     if plan.fetch().is_some() {
         return Ok(None);
     }
-    if let Some(scan) = plan.downcast_ref::<DataSourceExec>() {
-        return Ok(attach_to_scan(scan, keys, targets));
+    if let Some(exec) = plan.downcast_ref::<DataSourceExec>() {
+        let scan = exec.data_source().downcast_ref::<PartitionScan>();
+        let attached = scan.and_then(|scan| attach(scan, keys));
+        return Ok(attached.map(|scan| {
+            Arc::new(exec.clone().with_data_source(Arc::new(scan))) as Arc<dyn ExecutionPlan>
+        }));
     }
     let child_keys = keys_of_children(plan, keys);
     let mut children: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
     let mut attached = false;
     for (child, keys) in children.iter_mut().zip(&child_keys) {
-        if let Some(new_child) = attach_filters(child, keys, targets)? {
+        if let Some(new_child) = attach_to_scans(child, keys, attach)? {
             *child = new_child;
             attached = true;
         }
@@ -66,12 +73,13 @@ pub(crate) fn attach_filters(
     replace_children_if_necessary(Arc::clone(plan), children).map(Some)
 }
 
-fn attach_to_scan(
-    exec: &DataSourceExec,
+/// `scan` with a dynamic filter on those of `keys` that partition columns decide, which is added to
+/// `targets`.
+pub(crate) fn attach_dynamic_filter(
+    scan: &PartitionScan,
     keys: &Keys,
     targets: &mut Vec<Target>,
-) -> Option<Arc<dyn ExecutionPlan>> {
-    let scan = exec.data_source().downcast_ref::<PartitionScan>()?;
+) -> Option<PartitionScan> {
     let (keys, exprs): (Vec<usize>, Vec<_>) = keys
         .iter()
         .enumerate()
@@ -83,7 +91,7 @@ fn attach_to_scan(
     let filter = Arc::new(DynamicPartitionFilter::new(exprs));
     let scan = scan.with_dynamic_filter(Arc::clone(&filter));
     targets.push(Target { keys, filter });
-    Some(Arc::new(exec.clone().with_data_source(Arc::new(scan))))
+    Some(scan)
 }
 
 /// The keys over the output of each child; no child is returned for operators that are not known

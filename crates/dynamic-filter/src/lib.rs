@@ -23,7 +23,9 @@ mod accumulator;
 mod collector;
 mod key_path;
 mod rule;
+mod subquery;
 
 pub use collector::PartitionKeyCollectorExec;
 pub use datafusion_partitioned_core::DynamicPartitionFilter;
 pub use rule::InsertDynamicPartitionFilter;
+pub use subquery::PushSubqueryFilter;

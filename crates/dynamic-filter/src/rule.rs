@@ -15,7 +15,7 @@ use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
 use datafusion_partitioned_core::{DynamicPartitionFilter, PartitionedOptions};
 
 use crate::collector::PartitionKeyCollectorExec;
-use crate::key_path::{Keys, Target, attach_filters};
+use crate::key_path::{Keys, Target, attach_dynamic_filter, attach_to_scans};
 
 /// Connects hash joins to the partitioned scans of their probe side.
 ///
@@ -80,7 +80,10 @@ fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
         return Ok(None);
     }
     let mut targets = vec![];
-    let Some(probe) = attach_filters(join.right(), &probe_keys(join)?, &mut targets)? else {
+    let probe = attach_to_scans(join.right(), &probe_keys(join)?, &mut |scan, keys| {
+        attach_dynamic_filter(scan, keys, &mut targets)
+    })?;
+    let Some(probe) = probe else {
         return Ok(None);
     };
     let covers_all_scans = targets.len() == count_leaves(join.right())

@@ -3,40 +3,25 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
+use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, internal_datafusion_err, plan_datafusion_err, plan_err};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
-use datafusion_partitioned_connector::{
-    Connector, ConnectorContext, ConnectorOption, OptionDescription,
-};
-use datafusion_partitioned_core::{
-    DEFAULT_PARTITION_NAME, HiveLayout, ListingContext, PartitionCatalog, PartitionPredicate,
-    PartitionSpec,
-};
-use futures::StreamExt;
+use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescription};
+use datafusion_partitioned_core::PartitionSpec;
 
-use crate::columns::{DeclaredColumns, without_columns};
+use crate::columns::DeclaredColumns;
+use crate::inference::infer_columns;
+use crate::options::DirectoryOptions;
 use crate::provider::PartitionedTableProvider;
-
-/// How NULL is spelled in a directory name (Flink's key; the default is Hive's and Spark's name).
-const DEFAULT_NAME: ConnectorOption<String> = ConnectorOption::new(
-    "partition.default-name",
-    "the directory name that stands for NULL",
-)
-.with_default(DEFAULT_PARTITION_NAME);
 
 /// What `STORED AS` may say, in capitals as it arrives.
 const FORMATS: [&str; 4] = ["PARQUET", "CSV", "JSON", "NDJSON"];
 
-/// The formats whose files are read by the position of their columns.
-const POSITIONAL_FORMATS: [&str; 1] = ["CSV"];
-
-/// Makes a [`PartitionedTableProvider`] over directories `column=value/`.
+/// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
 ///
 /// ```sql
 /// CREATE EXTERNAL TABLE sales (id BIGINT, amount DOUBLE, day DATE)
@@ -44,8 +29,9 @@ const POSITIONAL_FORMATS: [&str; 1] = ["CSV"];
 /// OPTIONS ('connector' 'filesystem')
 /// ```
 ///
-/// With declared columns the statement makes no request. Without, the files of one partition are
-/// looked at, and partition columns are text.
+/// When all columns are declared the statement makes no request. File columns that are not declared
+/// are those of the files of one partition; partition columns without a type get one from the names
+/// of all directories.
 #[derive(Debug, Default)]
 pub struct FilesystemConnector;
 
@@ -56,42 +42,48 @@ impl Connector for FilesystemConnector {
     }
 
     fn options(&self) -> Vec<OptionDescription> {
-        vec![DEFAULT_NAME.describe()]
+        DirectoryOptions::descriptions()
     }
 
     async fn create_table(&self, context: &ConnectorContext<'_>) -> Result<Arc<dyn TableProvider>> {
         let (session, command) = (context.session(), context.command());
         refuse_clauses(command)?;
+        let state = session_state(context)?;
         let columns = DeclaredColumns::try_new(command, session.config_options())?;
-        let layout = HiveLayout::default().with_default_name(context.options().get(&DEFAULT_NAME)?);
-        let format = file_format(context, &self.options())?;
-        let root = root(command)?;
-
-        let object_store_url = root.object_store();
-        if session
-            .runtime_env()
-            .object_store(&object_store_url)
-            .is_err()
-        {
-            return plan_err!(
-                "no object store is registered for '{object_store_url}', the LOCATION of table '{}'",
-                command.name
-            );
-        }
+        let options = DirectoryOptions::try_new(context.options())?;
+        let format = file_format(context, state, &self.options())?;
+        let roots = roots(context)?;
         // A new table starts with what is there now.
         if let Some(listings) = session.config().get_extension::<ListingCache>() {
-            listings.invalidate(&root);
+            for root in &roots {
+                listings.invalidate(root);
+            }
         }
-        let catalog = Arc::new(DirectoryCatalog::new(root, columns.spec, layout));
-        let file_schema = match columns.file_schema {
-            Some(schema) => schema,
-            None => infer_schema(session, catalog.as_ref(), format.as_ref(), command).await?,
+
+        let catalog = |spec: &PartitionSpec| {
+            DirectoryCatalog::try_new(&roots, spec.clone(), options.layout(spec)?)?
+                .with_on_mismatch(options.on_mismatch)
+                .with_path_pattern(options.path_pattern.as_deref())
+                .map_err(|error| error.context("option 'source.path.regex-pattern'"))
         };
-        let table =
-            PartitionedTableProvider::try_new(catalog, format, object_store_url, file_schema)?
-                .with_definition(command.definition.clone());
+        let (file_schema, spec) =
+            infer_columns(context, &columns, &options, &format, &catalog).await?;
+        let catalog = catalog(&spec)?;
+        let store_url = catalog.store_url().clone();
+        let mut table =
+            PartitionedTableProvider::try_new(Arc::new(catalog), format, store_url, file_schema)?
+                .with_definition(command.definition.clone())
+                .with_limits(options.limits);
+        if let Some(sql) = &options.partitions {
+            table = table.with_partition_filter_sql(state, sql)?;
+        }
         Ok(Arc::new(table))
     }
+}
+
+fn session_state<'a>(context: &ConnectorContext<'a>) -> Result<&'a SessionState> {
+    let state = context.session().as_any().downcast_ref::<SessionState>();
+    state.ok_or_else(|| internal_datafusion_err!("a table needs a SessionState"))
 }
 
 /// A clause that would be ignored is refused. Names every part of the statement, so that a new one
@@ -131,13 +123,9 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
 /// The format of `STORED AS` with the statement's remaining options.
 fn file_format(
     context: &ConnectorContext<'_>,
+    state: &SessionState,
     own: &[OptionDescription],
 ) -> Result<Arc<dyn FileFormat>> {
-    let state = context
-        .session()
-        .as_any()
-        .downcast_ref::<SessionState>()
-        .ok_or_else(|| internal_datafusion_err!("a file format needs a SessionState"))?;
     let file_type = &context.command().file_type;
     if !FORMATS.contains(&file_type.as_str()) {
         return plan_err!(
@@ -156,15 +144,28 @@ fn file_format(
     factory.create(state, &context.options().format_options(own))
 }
 
-/// The directory of the table.
-fn root(command: &CreateExternalTable) -> Result<ListingTableUrl> {
-    let [location] = command.locations.as_slice() else {
-        return plan_err!(
-            "the connector 'filesystem' needs exactly one LOCATION, but table '{}' has {}",
-            command.name,
-            command.locations.len()
-        );
-    };
+/// The directories of the table.
+fn roots(context: &ConnectorContext<'_>) -> Result<Vec<ListingTableUrl>> {
+    let command = context.command();
+    let roots = command
+        .locations
+        .iter()
+        .map(|location| root(command, location))
+        .collect::<Result<Vec<_>>>()?;
+    let runtime = context.session().runtime_env();
+    for root in &roots {
+        if runtime.object_store(root).is_err() {
+            return plan_err!(
+                "no object store is registered for '{}', the LOCATION of table '{}'",
+                root.object_store(),
+                command.name
+            );
+        }
+    }
+    Ok(roots)
+}
+
+fn root(command: &CreateExternalTable, location: &str) -> Result<ListingTableUrl> {
     let root = ListingTableUrl::parse(location)?;
     let url = root.get_url();
     if !url.username().is_empty() || url.password().is_some() {
@@ -193,47 +194,4 @@ fn root(command: &CreateExternalTable) -> Result<ListingTableUrl> {
         );
     }
     Ok(root)
-}
-
-/// The columns of the files of the first partition that is found.
-async fn infer_schema(
-    session: &dyn Session,
-    catalog: &DirectoryCatalog,
-    format: &dyn FileFormat,
-    command: &CreateExternalTable,
-) -> Result<SchemaRef> {
-    let spec: &PartitionSpec = catalog.spec();
-    let context = ListingContext {
-        concurrency: 1,
-        ..ListingContext::for_planning(session)
-    };
-    let mut batches = catalog.list(PartitionPredicate::all(spec), context);
-    while let Some(batch) = batches.next().await {
-        let batch = batch?;
-        let found = batch
-            .sources()
-            .iter()
-            .find_map(|source| source.objects.as_ref());
-        if let Some(objects) = found {
-            let store = session.runtime_env().object_store(catalog.root())?;
-            let schema = format.infer_schema(session, &store, objects).await?;
-            let file_schema = without_columns(&schema, spec);
-            let is_positional = POSITIONAL_FORMATS.contains(&command.file_type.as_str());
-            if is_positional && file_schema.fields().len() < schema.fields().len() {
-                return plan_err!(
-                    "the {} files of table '{}' have a partition column ({}) too, which cannot be \
-                     left out when reading them; name the partition columns otherwise",
-                    command.file_type,
-                    command.name,
-                    spec.column_names().collect::<Vec<_>>().join(", ")
-                );
-            }
-            return Ok(file_schema);
-        }
-    }
-    plan_err!(
-        "cannot infer the columns of table '{}': no data file below '{}'; declare the columns",
-        command.name,
-        catalog.root().prefix()
-    )
 }

@@ -9,8 +9,12 @@
 mod columns;
 mod filesystem;
 mod filter;
+mod inference;
+mod options;
+mod partition_types;
 mod provider;
 mod reader;
+mod text_filter;
 
 pub use filesystem::FilesystemConnector;
 pub use provider::PartitionedTableProvider;

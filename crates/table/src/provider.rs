@@ -15,6 +15,7 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
+use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
@@ -23,12 +24,13 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    ListingContext, PartitionCatalog, PartitionEstimate, PartitionPredicate, PartitionScanBuilder,
-    PartitionedOptions,
+    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionPredicate,
+    PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
 };
 
 use crate::filter::FilterUse;
 use crate::reader::FilePartitionReader;
+use crate::text_filter::parse_text_filter;
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
 ///
@@ -50,6 +52,7 @@ pub struct PartitionedTableProvider {
     object_store_url: ObjectStoreUrl,
     schema: TableSchema,
     definition: Option<String>,
+    limits: PartitionLimits,
 }
 
 impl PartitionedTableProvider {
@@ -83,6 +86,7 @@ impl PartitionedTableProvider {
             object_store_url,
             schema,
             definition: None,
+            limits: PartitionLimits::default(),
         })
     }
 
@@ -90,6 +94,27 @@ impl PartitionedTableProvider {
     pub fn with_definition(mut self, definition: Option<String>) -> Self {
         self.definition = definition;
         self
+    }
+
+    /// Sets what queries of this table may not do.
+    pub fn with_limits(mut self, limits: PartitionLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Leaves out the partitions that do not satisfy `sql`, a condition over the partition columns
+    /// as text such as `year='1997' AND month>='10'` (Alink: `setPartitions`). The text of a value is
+    /// that of its directory, decoded, whatever the column's type: `month=07` is `'07'`.
+    ///
+    /// # Errors
+    /// When `sql` is no condition over partition columns alone.
+    pub fn with_partition_filter_sql(mut self, state: &SessionState, sql: &str) -> Result<Self> {
+        let filter = parse_text_filter(state, self.catalog.spec(), sql)?;
+        self.catalog = match self.catalog.with_text_filter(filter.clone()) {
+            Some(catalog) => catalog,
+            None => Arc::new(TextFilteredCatalog::new(self.catalog, filter)),
+        };
+        Ok(self)
     }
 
     /// Where the partitions come from.
@@ -257,8 +282,15 @@ impl TableProvider for PartitionedTableProvider {
             .map(|(f, _)| f)
             .collect();
         let predicate = self.predicate(session, &choosing)?;
-        self.plan_scan(session, projection, predicate, &remaining, limit)
-            .await
+        self.plan_scan(
+            session,
+            projection,
+            predicate,
+            &remaining,
+            limit,
+            self.limits,
+        )
+        .await
     }
 }
 
@@ -270,6 +302,7 @@ impl PartitionedTableProvider {
         predicate: PartitionPredicate,
         filters: &[&Expr],
         limit: Option<usize>,
+        limits: PartitionLimits,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = ListingContext::for_planning(session);
         let estimate = self.catalog.estimate(&predicate, &context).await?;
@@ -285,6 +318,7 @@ impl PartitionedTableProvider {
         )
         .with_predicate(predicate)
         .with_partitions(session.config().target_partitions())
+        .with_limits(limits)
         .with_fetch(limit);
         if let Some(projection) = projection {
             scan = scan.with_projection(projection);
@@ -301,17 +335,27 @@ impl PartitionedTableProvider {
         filters: &[Expr],
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let spec = self.catalog.spec();
-        let deciding: Vec<Expr> = filters
-            .iter()
-            .filter(|filter| FilterUse::of(filter, spec) == FilterUse::Decides)
-            .cloned()
-            .collect();
+        let used = |wanted: fn(FilterUse) -> bool| {
+            let filters = filters.iter();
+            filters.filter(move |filter| wanted(FilterUse::of(filter, spec)))
+        };
+        let choosing: Vec<&Expr> = used(|used| used != FilterUse::None).collect();
+        let is_restricted = self.predicate(session, &choosing)?.constrains_from(0);
+        let limits = PartitionLimits {
+            filter_required: self.limits.filter_required && !is_restricted,
+            ..self.limits
+        };
         let all = PartitionPredicate::all(spec);
+        let deciding = used(|used| used == FilterUse::Decides).cloned();
         let Some(filter) = conjunction(deciding) else {
-            return self.plan_scan(session, projection, all, &[], None).await;
+            return self
+                .plan_scan(session, projection, all, &[], None, limits)
+                .await;
         };
         let filter = self.physical_filter(session, &filter)?;
-        let scan = self.plan_scan(session, None, all, &[], None).await?;
+        let scan = self
+            .plan_scan(session, None, all, &[], None, limits)
+            .await?;
         let plan = FilterExecBuilder::new(filter, scan)
             .apply_projection(projection.cloned())?
             .build()?;

@@ -43,7 +43,7 @@ use three_valued::Expression;
 /// an evaluation error is an error.
 #[derive(Clone)]
 pub struct PartitionPredicate {
-    columns: usize,
+    spec: PartitionSpec,
     conjuncts: Vec<Conjunct>,
     dynamic: Vec<DynamicConjunct>,
 }
@@ -78,17 +78,22 @@ impl PartitionPredicate {
     /// The predicate that keeps every partition.
     pub fn all(spec: &PartitionSpec) -> Self {
         Self {
-            columns: spec.len(),
+            spec: spec.clone(),
             conjuncts: vec![],
             dynamic: vec![],
         }
+    }
+
+    /// The partition columns that it is about.
+    pub fn spec(&self) -> &PartitionSpec {
+        &self.spec
     }
 
     /// Adds a filter, split into its conjuncts. Those that mention columns but no partition column
     /// say nothing about partitions and are left out, as are those that are there already.
     pub fn with_filter(mut self, filter: &Arc<dyn PhysicalExpr>) -> Self {
         for expr in split_conjunction(filter) {
-            let conjunct = Conjunct::new(expr, self.columns);
+            let conjunct = Conjunct::new(expr, self.spec.len());
             let says_nothing = conjunct.columns.is_empty() && !conjunct.is_about_partitions;
             if !says_nothing && !self.filters().any(|known| known == expr) {
                 self.conjuncts.push(conjunct);
@@ -102,7 +107,7 @@ impl PartitionPredicate {
     pub fn with_keys(mut self, keys: &[Arc<dyn PhysicalExpr>], slot: Arc<KeySlot>) -> Self {
         let keys = keys
             .iter()
-            .map(|key| Conjunct::new(key, self.columns))
+            .map(|key| Conjunct::new(key, self.spec.len()))
             .collect();
         self.dynamic.push(DynamicConjunct { keys, slot });
         self

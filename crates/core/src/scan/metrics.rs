@@ -20,6 +20,8 @@ pub struct ScanMetrics {
     pub partitions_pruned_static: Count,
     /// The same, dropped because of dynamic filters.
     pub partitions_pruned_dynamic: Count,
+    /// Directories left out because they do not fit the layout or the type of their column.
+    pub partitions_mismatched: Count,
     /// Partitions handed to the reader.
     pub partitions_scanned: Count,
     /// Files handed to the format.
@@ -45,6 +47,7 @@ impl ScanMetrics {
             partitions_listed: counter("partitions_listed"),
             partitions_pruned_static: counter("partitions_pruned_static"),
             partitions_pruned_dynamic: counter("partitions_pruned_dynamic"),
+            partitions_mismatched: counter("partitions_mismatched"),
             partitions_scanned: counter("partitions_scanned"),
             files_scanned: counter("files_scanned"),
             dynamic_filters_ready: counter("dynamic_filters_ready"),

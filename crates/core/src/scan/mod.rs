@@ -9,6 +9,7 @@
 //!       poll:       takes a unit from the Run's queue, opens it, passes its rows on
 //! ```
 
+mod limits;
 mod metrics;
 mod run;
 mod shared_stream;
@@ -43,6 +44,7 @@ use crate::execution::Executions;
 use crate::predicate::PartitionPredicate;
 use crate::reader::PartitionReader;
 use crate::rewrite::rewrite_columns;
+pub use limits::PartitionLimits;
 pub use metrics::ScanMetrics;
 use run::{Run, Share};
 
@@ -66,6 +68,7 @@ pub struct PartitionScan {
     outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
     partitions: usize,
     fetch: Option<usize>,
+    limits: PartitionLimits,
 }
 
 /// Makes a [`PartitionScan`].
@@ -104,6 +107,7 @@ impl PartitionScanBuilder {
                 outputs,
                 partitions: 1,
                 fetch: None,
+                limits: PartitionLimits::default(),
             },
         }
     }
@@ -132,6 +136,12 @@ impl PartitionScanBuilder {
     /// Stops after this many rows.
     pub fn with_fetch(mut self, fetch: Option<usize>) -> Self {
         self.scan.fetch = fetch;
+        self
+    }
+
+    /// Sets what the scan may not do.
+    pub fn with_limits(mut self, limits: PartitionLimits) -> Self {
+        self.scan.limits = limits;
         self
     }
 
@@ -179,6 +189,15 @@ impl PartitionScan {
                 .iter()
                 .all(|column| column.index() < partition_columns))
         .then_some(key)
+    }
+
+    /// The scan with one more filter, over the partition columns by their index in the spec as
+    /// [`Self::filter_key`] returns it. It only chooses partitions: whoever adds it must still
+    /// filter the rows.
+    pub fn with_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        let mut scan = self.clone();
+        scan.predicate = scan.predicate.with_filter(filter);
+        scan
     }
 
     /// The scan with one more dynamic filter (Flink: `applyDynamicFiltering`).

@@ -13,6 +13,7 @@ use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::PartitionScan;
+use super::limits::LimitCheck;
 use super::metrics::ScanMetrics;
 use super::shared_stream::SharedStream;
 use crate::catalog::{ListingContext, PartitionCatalog};
@@ -62,13 +63,14 @@ impl Run {
             taken: Arc::clone(&taken),
             streams: scan.partitions,
             metrics: ScanMetrics::new(&scan.metrics_set()),
+            limits: LimitCheck::new(scan.limits, scan.catalog.as_ref()),
             share,
         };
         // Whoever polls has the context. The run must not, or a plan would keep it alive.
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
             match context.upgrade() {
-                Some(context) => Ok(work.start(&context)),
+                Some(context) => work.start(&context),
                 None => internal_err!("polled after the end of its TaskContext"),
             }
         });
@@ -123,13 +125,14 @@ struct Work {
     taken: Arc<TakenSlots>,
     streams: usize,
     metrics: ScanMetrics,
+    limits: LimitCheck,
     share: Share,
 }
 
 impl Work {
     /// Asks the catalog, and turns what it lists into units. By now the build sides of joins have
     /// been opened, and with those of hash joins also read.
-    fn start(self, context: &Arc<TaskContext>) -> BoxStream<'static, Result<Unit>> {
+    fn start(self, context: &Arc<TaskContext>) -> Result<BoxStream<'static, Result<Unit>>> {
         let slots: Vec<_> = self
             .filters
             .iter()
@@ -143,6 +146,7 @@ impl Work {
             .fold(self.predicate, |wanted, (filter, slot)| {
                 wanted.with_keys(filter.keys(), Arc::clone(slot))
             });
+        self.limits.check_filter(&wanted)?;
         if let Share::Whole = self.share {
             // Of other shares, some may still come and want the slots too.
             self.taken
@@ -160,13 +164,18 @@ impl Work {
             metrics: self.metrics,
         };
         let (reader, share) = (self.reader, self.share);
-        self.catalog
+        let limits = Arc::new(self.limits);
+        let units = self
+            .catalog
             .list(wanted.clone(), listing)
             .try_filter_map(move |batch| {
                 let (reader, read, wanted) = (Arc::clone(&reader), read.clone(), wanted.clone());
+                let limits = Arc::clone(&limits);
                 async move {
                     read.metrics.partitions_listed.add(batch.len());
-                    let batch = share.of(drop_unwanted(batch, &wanted, &read.metrics)?)?;
+                    let batch = drop_unwanted(batch, &wanted, &read.metrics)?;
+                    limits.count(batch.len())?;
+                    let batch = share.of(batch)?;
                     if batch.is_empty() {
                         return Ok(None);
                     }
@@ -184,7 +193,8 @@ impl Work {
                 }))
             })
             .try_flatten()
-            .boxed()
+            .boxed();
+        Ok(units)
     }
 }
 

@@ -1,0 +1,44 @@
+//! A choice of partitions as SQL text, over the partition columns as text.
+
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::{DFSchema, Result, plan_err};
+use datafusion::execution::SessionState;
+use datafusion_partitioned_core::{PartitionPredicate, PartitionSpec};
+
+use crate::filter::FilterUse;
+
+/// The predicate that `sql` means, over the partition columns of `spec` as text.
+///
+/// # Errors
+/// When `sql` is no boolean expression over partition columns alone, or depends on when it is
+/// evaluated.
+pub(crate) fn parse_text_filter(
+    state: &SessionState,
+    spec: &PartitionSpec,
+    sql: &str,
+) -> Result<PartitionPredicate> {
+    let texts = PartitionSpec::try_new(
+        spec.column_names()
+            .map(|name| Field::new(name, DataType::Utf8, true)),
+    )?;
+    let schema = DFSchema::try_from(texts.schema().as_ref().clone())?;
+    let context = || format!("the partition filter '{sql}'");
+    let filter = state
+        .create_logical_expr(sql, &schema)
+        .map_err(|error| error.context(context()))?;
+    if FilterUse::of(&filter, &texts) != FilterUse::Decides {
+        return plan_err!(
+            "{} must depend on partition columns alone ({}), without subqueries and functions such \
+             as now() or random()",
+            context(),
+            spec.column_names().collect::<Vec<_>>().join(", ")
+        );
+    }
+    let filter = state
+        .create_physical_expr(filter, &schema)
+        .map_err(|error| error.context(context()))?;
+    match filter.data_type(texts.schema())? {
+        DataType::Boolean => Ok(PartitionPredicate::all(&texts).with_filter(&filter)),
+        other => plan_err!("{} is of type {other}; expected a condition", context()),
+    }
+}
