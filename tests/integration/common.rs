@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
-use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{Lake, RequestCountingStore, sorted_rows};
@@ -71,6 +71,27 @@ impl Fixture {
     /// The rows of a query, one text for each, sorted.
     pub(crate) async fn rows(&self, sql: &str) -> Vec<String> {
         sorted_rows(&self.run(sql).await.unwrap())
+    }
+
+    /// The rows of a query, one text for each, in the order in which they come.
+    pub(crate) async fn ordered_rows(&self, sql: &str) -> Vec<String> {
+        let batches = self.run(sql).await.unwrap();
+        batches
+            .iter()
+            .flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1)))
+            .flat_map(|row| sorted_rows(&[row]))
+            .collect()
+    }
+
+    /// Sets a session option.
+    pub(crate) async fn set(&self, key: &str, value: impl std::fmt::Display) {
+        self.run(&format!("SET {key} = '{value}'")).await.unwrap();
+    }
+
+    /// The plan of a query, as `EXPLAIN` shows it.
+    pub(crate) async fn explain(&self, sql: &str) -> String {
+        let plan = self.plan(sql).await.unwrap();
+        displayable(plan.as_ref()).indent(false).to_string()
     }
 
     pub(crate) async fn error(&self, sql: &str) -> String {

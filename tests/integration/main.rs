@@ -9,6 +9,8 @@ mod execution;
 mod layouts;
 mod list_cache;
 mod listing;
+mod metadata_answers;
+mod order;
 mod reading;
 mod s3;
 mod s3_server;

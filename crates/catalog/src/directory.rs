@@ -184,6 +184,11 @@ impl Table {
         self.text_filter.as_ref().map(PartitionPredicate::spec)
     }
 
+    /// Whether only some of the data files are those of this table.
+    pub(crate) fn selects_files(&self) -> bool {
+        self.path_pattern.is_some()
+    }
+
     /// Whether a data file is one of this table by its path.
     pub(crate) fn is_selected(&self, object: &ObjectMeta) -> bool {
         let pattern = self.path_pattern.as_ref();

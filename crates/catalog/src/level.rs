@@ -106,7 +106,7 @@ impl Level {
 /// not be wanted.
 #[derive(Debug)]
 pub(crate) struct Children {
-    depth: usize,
+    pub(crate) depth: usize,
     pub(crate) values: RecordBatch,
     pub(crate) texts: Option<RecordBatch>,
     /// For each of them which directory of the level it is in,

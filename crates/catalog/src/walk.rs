@@ -74,6 +74,13 @@ impl Walk {
             let levels = walk.descend(&lister).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.
             let is_whole_table = levels.iter().all(Level::is_root);
+            let (deferred, levels): (Vec<_>, Vec<_>) = levels
+                .into_iter()
+                .partition(|level| walk.is_deferred(level));
+            let deferred = stream::iter(deferred).map({
+                let walk = Arc::clone(&walk);
+                move |level| walk.without_files(level)
+            });
             let directories = levels.into_iter().flat_map(|level| {
                 let level = Arc::new(level);
                 (0..level.directories.len()).map(move |row| (Arc::clone(&level), row))
@@ -86,7 +93,7 @@ impl Walk {
             let batches = stream::iter(directories)
                 .map(move |(level, row)| walk.list_below(&lister, &level, row))
                 .flatten_unordered(concurrency);
-            Ok::<_, DataFusionError>(batches.chain(check))
+            Ok::<_, DataFusionError>(deferred.chain(batches).chain(check))
         })
         .try_flatten()
         .boxed()
@@ -109,8 +116,8 @@ impl Walk {
         Ok(sizes.collect())
     }
 
-    /// Goes down level by level as long as the predicate restricts a deeper one. Returns the
-    /// directories to be listed flat, by their level.
+    /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
+    /// flat, by their level, or the partitions themselves when their files are looked for later.
     async fn descend(&self, lister: &Lister) -> Result<Vec<Level>> {
         let table = &self.table;
         let roots = Level::roots(
@@ -121,7 +128,9 @@ impl Walk {
         let wanted = self.wanted(&roots.values, roots.texts.as_ref())?;
         let mut level = roots.filter(&wanted)?;
         for depth in 0..table.layout.levels() {
-            if level.directories.is_empty() || !self.constrains_from(level.values.num_columns()) {
+            let columns = level.values.num_columns();
+            let count = level.directories.len();
+            if count == 0 || !self.goes_below(level.depth, columns, count) {
                 break;
             }
             if let Some(name) = table.layout.fixed_name(depth) {
@@ -138,7 +147,8 @@ impl Walk {
                 break;
             }
             let wanted = self.wanted(&children.values, children.texts.as_ref())?;
-            if !self.constrains_from(children.values.num_columns()) {
+            let columns = children.values.num_columns();
+            if !self.goes_below(children.depth, columns, wanted.true_count()) {
                 let parents = level.directories.len();
                 let (whole, rest) = whole_parents(&wanted, &children.parents, parents);
                 return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
@@ -153,6 +163,38 @@ impl Walk {
         let text_filter = self.table.text_filter.as_ref();
         self.wanted.constrains_from(first)
             || text_filter.is_some_and(|filter| filter.constrains_from(first))
+    }
+
+    /// Whether to go on level by level below `directories` directories at `depth`, whose paths spell
+    /// `columns` columns: something restricts a deeper level, or only names are asked for and so few
+    /// can be listed at once.
+    fn goes_below(&self, depth: usize, columns: usize, directories: usize) -> bool {
+        self.constrains_from(columns)
+            || (self.defers_files()
+                && (depth == self.table.layout.levels() || directories <= self.context.concurrency))
+    }
+
+    /// Whether to leave files to the reader, which does not know what selects them.
+    fn defers_files(&self) -> bool {
+        self.context.defer_files && !self.table.selects_files()
+    }
+
+    /// Whether the directories of `level` are partitions whose files are looked for later.
+    fn is_deferred(&self, level: &Level) -> bool {
+        self.defers_files() && !level.is_root() && level.depth == self.table.layout.levels()
+    }
+
+    /// The partitions that the directories of `level` are. By now texts must have an answer.
+    fn without_files(&self, level: Level) -> Result<PartitionBatch> {
+        let level = match (&self.table.text_filter, &level.texts) {
+            (Some(filter), Some(texts)) => {
+                let keep = filter.evaluate(texts)?.keep;
+                level.filter(&keep)?
+            }
+            _ => level,
+        };
+        let sources = level.directories.into_iter().map(PartitionSource::new);
+        PartitionBatch::try_new(level.values, sources.collect())
     }
 
     /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a

@@ -71,6 +71,10 @@ pub struct ListingContext {
     pub config: SessionConfig,
     /// How many requests to keep in flight, at least 1.
     pub concurrency: usize,
+    /// Whether the query is likely to read few of the partitions. The catalog may then return
+    /// partitions whose files it has not looked for, even such that have none; they are looked for
+    /// when the partition is read.
+    pub defer_files: bool,
     /// Where to count requests and what was dropped.
     pub metrics: ScanMetrics,
 }
@@ -83,6 +87,7 @@ impl ListingContext {
             runtime,
             config,
             concurrency: options.list_concurrency.max(1),
+            defer_files: false,
             metrics,
         }
     }

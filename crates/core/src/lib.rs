@@ -21,6 +21,7 @@
 //! | `predicate` | [`PartitionPredicate`], three-valued over the first columns of the spec |
 //! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
+//! | `order` | [`PartitionOrder`], partitions sorted by their values |
 //! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
 //!
 //! This crate does no I/O of its own and knows no session. Implement [`PartitionCatalog`] and
@@ -34,6 +35,7 @@ mod key_set;
 mod layout;
 mod memory;
 mod options;
+mod order;
 mod predicate;
 mod reader;
 mod rewrite;
@@ -54,10 +56,11 @@ pub use layout::{
 };
 pub use memory::MemoryCatalog;
 pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
+pub use order::PartitionOrder;
 pub use predicate::{PartitionPredicate, Pruned};
-pub use reader::{PartitionReader, ReadContext};
+pub use reader::{Division, PartitionReader, ReadContext};
 pub use rewrite::rewrite_columns;
-pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, ScanMetrics};
+pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded, ScanMetrics};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;

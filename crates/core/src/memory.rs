@@ -85,7 +85,9 @@ impl PartitionCatalog for MemoryCatalog {
                 let length = PARTITIONS_PER_BATCH.min(partitions.len() - start);
                 let pruned = wanted.evaluate(&partitions.values().slice(start, length))?;
                 context.metrics.record_pruned(&pruned);
-                partitions.select(start, &pruned.keep)
+                let rows = pruned.keep.values().set_indices();
+                let rows: Vec<u32> = rows.map(|row| (start + row) as u32).collect();
+                partitions.take(&rows)
             })
             .try_filter(|batch| std::future::ready(!batch.is_empty()))
             .boxed()
@@ -98,17 +100,18 @@ impl PartitionCatalog for MemoryCatalog {
     ) -> Result<PartitionEstimate> {
         let pruned = wanted.evaluate(self.partitions.values())?;
         let sources = self.partitions.sources();
+        let kept = || pruned.keep.values().set_indices();
         // Bytes are known when the files of every partition are.
-        let mut kept = pruned.keep.values().set_indices();
-        let bytes = kept.try_fold(0_usize, |bytes, row| {
+        let bytes = kept().try_fold(0_usize, |bytes, row| {
             let objects = sources[row].objects.iter().flatten();
             let size = objects.map(|object| object.size as usize).sum::<usize>();
             sources[row].objects.as_ref().map(|_| bytes + size)
         });
+        let rows = kept().map(|row| sources[row].rows.map(usize::from)).sum();
         Ok(PartitionEstimate {
             partitions: pruned.keep.true_count(),
             bytes,
-            rows: None,
+            rows,
             distinct: vec![],
         })
     }

@@ -51,6 +51,16 @@ config_namespace! {
         /// is read and its rows are filtered. Default: true
         pub static_pruning: bool, default = true
 
+        /// Whether queries that only need to know which values partition columns have read no more
+        /// than one row of each: `min`, `max`, `DISTINCT` and the like; and whether rows are counted
+        /// without opening partitions whose number of rows the catalog knows. Default: true
+        pub metadata_answers: bool, default = true
+
+        /// Whether every scan reads its partitions in ascending order of the partition columns,
+        /// NULL last, so that operators on a prefix of these columns find their input sorted. Off, a
+        /// scan does so only for an ORDER BY. Default: false
+        pub ordered_scan: bool, default = false
+
         /// How many LIST requests one scan keeps in flight. 0 counts as 1. Default: 32
         pub list_concurrency: usize, default = 32
 

@@ -10,6 +10,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::prelude::SessionConfig;
 
+use crate::catalog::ListingContext;
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
 
@@ -30,6 +31,12 @@ pub trait PartitionReader: Debug + Send + Sync {
 
     /// The same reader with another template, derived from [`Self::template`].
     fn with_template(&self, template: Arc<dyn DataSource>) -> Arc<dyn PartitionReader>;
+
+    /// Whether the template may drop rows, because filters have been pushed into it. As long as it
+    /// may, row counts that a catalog knows are no answer. Default: true
+    fn filters_rows(&self) -> bool {
+        true
+    }
 
     /// A source with the rows of `partitions`. Each of its output partitions is one unit of work
     /// that any of the scan's streams may take.
@@ -60,6 +67,36 @@ pub struct ReadContext {
     pub config: SessionConfig,
     /// How many streams take units of work.
     pub streams: usize,
+    /// How many requests to keep in flight, at least 1.
+    pub concurrency: usize,
+    /// How the rows are divided into units of work.
+    pub division: Division,
     /// Where to count files.
     pub metrics: ScanMetrics,
+}
+
+impl ReadContext {
+    /// The same for whoever lists the files of a partition.
+    pub fn listing(&self) -> ListingContext {
+        ListingContext {
+            runtime: Arc::clone(&self.runtime),
+            config: self.config.clone(),
+            concurrency: self.concurrency,
+            defer_files: false,
+            metrics: self.metrics.clone(),
+        }
+    }
+}
+
+/// How a [`PartitionReader`] divides partitions into units of work: the output partitions of the
+/// source that it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// In any way that keeps all streams busy.
+    Balanced,
+    /// The units one after another give the rows in the order of the partitions. Rows of one
+    /// partition have no order.
+    InOrder,
+    /// As small as possible, such as a file each, because a few rows may do.
+    Smallest,
 }

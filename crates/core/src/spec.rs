@@ -1,12 +1,13 @@
 //! Partition columns, their values, and partitions as a catalog describes them.
 
 use std::collections::HashSet;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::filter_record_batch;
+use datafusion::arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{concat_batches, filter_record_batch, take_arrays};
 use datafusion::arrow::datatypes::{Field, Fields, Schema, SchemaRef};
-use datafusion::common::{Result, ScalarValue, assert_or_internal_err};
+use datafusion::common::{Result, ScalarValue, assert_or_internal_err, internal_datafusion_err};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
@@ -130,6 +131,10 @@ pub struct PartitionSource {
     pub location: Path,
     /// The data files, when the catalog has listed them. `None` leaves that to the reader.
     pub objects: Option<Vec<ObjectMeta>>,
+    /// The number of rows, where the catalog knows it. Queries are answered from it without opening
+    /// the partition, so it must be right: a guess belongs into the catalog's estimate. There is no
+    /// zero here, because in many catalogs it only says that nobody has counted.
+    pub rows: Option<NonZeroUsize>,
 }
 
 impl PartitionSource {
@@ -138,12 +143,19 @@ impl PartitionSource {
         Self {
             location,
             objects: None,
+            rows: None,
         }
     }
 
     /// Sets the data files of the partition.
     pub fn with_objects(mut self, objects: Vec<ObjectMeta>) -> Self {
         self.objects = Some(objects);
+        self
+    }
+
+    /// Sets the number of rows; see [`Self::rows`]. 0 counts as not known.
+    pub fn with_rows(mut self, rows: usize) -> Self {
+        self.rows = NonZeroUsize::new(rows);
         self
     }
 }
@@ -164,6 +176,12 @@ impl Partition {
             values,
             source: PartitionSource::new(location),
         }
+    }
+
+    /// Sets the number of rows; see [`PartitionSource::rows`]. 0 counts as not known.
+    pub fn with_rows(mut self, rows: usize) -> Self {
+        self.source = self.source.with_rows(rows);
+        self
     }
 }
 
@@ -212,6 +230,19 @@ impl PartitionBatch {
         Self::try_new(values, sources)
     }
 
+    /// All partitions of `batches`, whose values are those of `spec`, in their order.
+    ///
+    /// # Errors
+    /// When a batch has values of another spec.
+    pub fn concat(spec: &PartitionSpec, batches: Vec<Self>) -> Result<Self> {
+        let values = concat_batches(spec.schema(), batches.iter().map(Self::values))?;
+        let sources = batches
+            .into_iter()
+            .flat_map(|batch| batch.sources)
+            .collect();
+        Self::try_new(values, sources)
+    }
+
     /// The number of partitions.
     pub fn len(&self) -> usize {
         self.sources.len()
@@ -245,21 +276,27 @@ impl PartitionBatch {
             .map(PartitionValues)
     }
 
-    /// Copies of the partitions from row `start` on for which `keep`, whose first value stands for
-    /// that row, is true.
+    /// The partitions `rows`, in that order.
     ///
     /// # Errors
-    /// When `keep` reaches beyond the last partition.
-    pub fn select(&self, start: usize, keep: &BooleanArray) -> Result<Self> {
-        assert_or_internal_err!(
-            start + keep.len() <= self.len(),
-            "rows {start} to {} of {} partitions",
-            start + keep.len(),
-            self.len()
-        );
-        let values = filter_record_batch(&self.values.slice(start, keep.len()), keep)?;
-        let rows = keep.values().set_indices();
-        let sources = rows.map(|row| self.sources[start + row].clone()).collect();
+    /// An internal error when there is no such row.
+    pub fn take(&self, rows: &[u32]) -> Result<Self> {
+        let sources = rows
+            .iter()
+            .map(|row| {
+                let source = self.sources.get(*row as usize);
+                source.cloned().ok_or_else(|| {
+                    internal_datafusion_err!("no partition {row} among {}", self.len())
+                })
+            })
+            .collect::<Result<_>>()?;
+        let columns = take_arrays(
+            self.values.columns(),
+            &UInt32Array::from(rows.to_vec()),
+            None,
+        )?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let values = RecordBatch::try_new_with_options(self.values.schema(), columns, &options)?;
         Self::try_new(values, sources)
     }
 
@@ -341,17 +378,17 @@ mod tests {
         ];
         let batch = PartitionBatch::from_partitions(&spec(), &rows).unwrap();
         let kept = batch
+            .clone()
             .filter(&BooleanArray::from(vec![true, false, true]))
             .unwrap();
         assert_eq!(kept.len(), 2);
         assert_eq!(kept.partition_values(1).unwrap(), rows[2].values);
         assert_eq!(kept.sources()[1].location, Path::from("t/3"));
-        let last = kept.select(1, &BooleanArray::from(vec![true])).unwrap();
-        assert_eq!(last.sources(), &kept.sources()[1..]);
-        assert!(
-            kept.select(1, &BooleanArray::from(vec![true, true]))
-                .is_err()
-        );
+        let both = PartitionBatch::concat(&spec(), vec![kept, batch.clone()]).unwrap();
+        let taken = both.take(&[3, 0]).unwrap();
+        assert_eq!(taken.partition_values(0).unwrap(), rows[1].values);
+        assert_eq!(taken.sources()[1].location, Path::from("t/1"));
+        assert!(both.take(&[5]).is_err());
         assert!(
             PartitionBatch::from_partitions(&spec(), &[])
                 .unwrap()

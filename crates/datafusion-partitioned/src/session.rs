@@ -10,7 +10,9 @@ use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
 use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
-use datafusion_partitioned_table::FilesystemConnector;
+use datafusion_partitioned_table::{
+    DeclineUnsafeAggregateFilters, FilesystemConnector, MetadataAnswers,
+};
 
 /// Extends a session by partitioned tables.
 ///
@@ -25,9 +27,9 @@ use datafusion_partitioned_table::FilesystemConnector;
 /// let context = SessionContext::new_with_state(state);
 /// ```
 pub trait PartitionedSessionExt: Sized {
-    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache and the
-    /// optimizer rules for filters that are known at run time. What the session has already stays as
-    /// it is; a session that
+    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache, and the
+    /// optimizer rules for filters that are known at run time and for aggregates over partition
+    /// columns. What the session has already stays as it is; a session that
     /// has been extended before is not changed.
     ///
     /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
@@ -120,6 +122,7 @@ fn add_options(config: &mut SessionConfig) {
 
 /// Puts the rules before the last pushdown of filters, so that DataFusion's own dynamic filters pass
 /// the nodes that it adds, and the scan can decline those that it makes superfluous.
+/// That for aggregates comes before anything relies on the order of a scan.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     if has_rule(rules) {
         return;
@@ -130,6 +133,11 @@ fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
         .unwrap_or(rules.len());
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
     rules.insert(position, Arc::new(PushSubqueryFilter));
+    rules.insert(position, Arc::new(DeclineUnsafeAggregateFilters));
+    let position = rules
+        .iter()
+        .position(|other| other.name() == "EnsureRequirements");
+    rules.insert(position.unwrap_or(0), Arc::new(MetadataAnswers));
 }
 
 fn has_rule(rules: &Rules) -> bool {

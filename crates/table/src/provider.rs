@@ -24,8 +24,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionPredicate,
-    PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
+    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
+    PartitionPredicate, PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
 };
 
 use crate::filter::FilterUse;
@@ -311,6 +311,9 @@ impl PartitionedTableProvider {
             .template(session, projection, filters, limit, statistics)
             .await?;
         let reader = FilePartitionReader::new(template);
+        let order = PartitionedOptions::from_config(session.config_options())
+            .ordered_scan
+            .then(|| PartitionOrder::ascending(self.catalog.spec()));
         let mut scan = PartitionScanBuilder::new(
             Arc::clone(&self.catalog),
             Arc::new(reader),
@@ -319,7 +322,8 @@ impl PartitionedTableProvider {
         .with_predicate(predicate)
         .with_partitions(session.config().target_partitions())
         .with_limits(limits)
-        .with_fetch(limit);
+        .with_fetch(limit)
+        .with_order(order);
         if let Some(projection) = projection {
             scan = scan.with_projection(projection);
         }

@@ -24,6 +24,8 @@ pub(super) struct Settings {
     static_pruning: bool,
     list_concurrency: usize,
     list_cache: bool,
+    ordered_scan: bool,
+    metadata_answers: bool,
     max_keys: usize,
     /// How often the plan is executed.
     pub(super) runs: usize,
@@ -34,7 +36,7 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
     let rarely = || proptest::bool::weighted(0.1);
     (
         [(); 5].map(|()| any::<bool>()),
-        [(); 8].map(|()| rarely()),
+        [(); 10].map(|()| rarely()),
         select(&[1_usize, 2, 8][..]),
         select(&[8192_usize, 1][..]),
         select(&[100_000_usize, 100_000, 2, 0][..]),
@@ -57,6 +59,8 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
                 runs: if rare[5] { 2 } else { 1 },
                 preserve_file_partitions: usize::from(rare[6]),
                 list_concurrency: if rare[7] { 1 } else { 32 },
+                ordered_scan: rare[8],
+                metadata_answers: !rare[9],
             },
         )
 }
@@ -121,6 +125,11 @@ impl Settings {
             (
                 "partitioned.list_concurrency",
                 self.list_concurrency.to_string(),
+            ),
+            ("partitioned.ordered_scan", self.ordered_scan.to_string()),
+            (
+                "partitioned.metadata_answers",
+                self.metadata_answers.to_string(),
             ),
             (
                 "partitioned.list_cache.ttl",

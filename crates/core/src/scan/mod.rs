@@ -8,19 +8,37 @@
 //!       first poll: Run: keys of dynamic filters -> catalog.list(..) -> reader.read(..)
 //!       poll:       takes a unit from the Run's queue, opens it, passes its rows on
 //! ```
+//!
+//! What the units are depends on what the plan needs:
+//!
+//! | needed | units |
+//! |---|---|
+//! | all rows | as the catalog returns partitions: nothing is collected |
+//! | all rows, in a [`PartitionOrder`] | partitions are collected and sorted; units are taken in their order, so that every output partition is sorted. With a small limit, files are looked for partition by partition |
+//! | [`RowsNeeded::OnePerGroup`] | one for each group: it reads file by file until there is a row |
+//! | [`RowsNeeded::First`] | one: from the first partition on, until there is a row |
+//!
+//! Partitions whose number of rows the catalog knows are not opened when nothing but partition
+//! columns is returned and nothing filters their rows.
 
+mod known_rows;
 mod limits;
 mod metrics;
+mod representatives;
 mod run;
 mod shared_stream;
+mod unit;
+mod work;
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::{DataSource, OpenArgs};
@@ -28,21 +46,23 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterTracking};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::DisplayFormatType;
+use datafusion::physical_expr::{
+    EquivalenceProperties, Partitioning, PhysicalExpr, PhysicalSortExpr,
+};
 use datafusion::physical_plan::execution_plan::SchedulingType;
 use datafusion::physical_plan::filter_pushdown::{FilterPushdownPropagation, PushedDown};
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-
+use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use futures::StreamExt;
 
 use crate::catalog::PartitionCatalog;
 use crate::dynamic_filter::DynamicPartitionFilter;
 use crate::execution::Executions;
+use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
-use crate::reader::PartitionReader;
+use crate::reader::{Division, PartitionReader};
 use crate::rewrite::rewrite_columns;
 pub use limits::PartitionLimits;
 pub use metrics::ScanMetrics;
@@ -68,7 +88,25 @@ pub struct PartitionScan {
     outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
     partitions: usize,
     fetch: Option<usize>,
+    order: Option<PartitionOrder>,
+    rows_needed: RowsNeeded,
     limits: PartitionLimits,
+    /// DataFusion's dynamic filters that are not for this scan, by their ids.
+    declined_filters: Vec<u64>,
+}
+
+/// Which rows of the wanted partitions a plan needs. A scan may return more of them, and returns
+/// only rows that exist: a partition without rows gives none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum RowsNeeded {
+    /// All.
+    #[default]
+    All,
+    /// One for each combination of values of these partition columns, by their index in the spec.
+    OnePerGroup(Vec<usize>),
+    /// For each of these partition columns, by its index in the spec, one row whose value comes
+    /// first in this direction. NULL does not count.
+    First(Vec<(usize, SortOptions)>),
 }
 
 /// Makes a [`PartitionScan`].
@@ -107,7 +145,10 @@ impl PartitionScanBuilder {
                 outputs,
                 partitions: 1,
                 fetch: None,
+                order: None,
+                rows_needed: RowsNeeded::All,
                 limits: PartitionLimits::default(),
+                declined_filters: vec![],
             },
         }
     }
@@ -136,6 +177,12 @@ impl PartitionScanBuilder {
     /// Stops after this many rows.
     pub fn with_fetch(mut self, fetch: Option<usize>) -> Self {
         self.scan.fetch = fetch;
+        self
+    }
+
+    /// Reads the partitions in this order, so that each output partition is sorted.
+    pub fn with_order(mut self, order: Option<PartitionOrder>) -> Self {
+        self.scan.order = order;
         self
     }
 
@@ -182,13 +229,47 @@ impl PartitionScan {
     /// if it depends on nothing else. Such expressions can be the keys of a dynamic filter.
     pub fn filter_key(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         let key = self.partition_expr(expr)?;
-        let columns = collect_columns(&key);
-        let partition_columns = self.catalog.spec().len();
-        (!columns.is_empty()
-            && columns
-                .iter()
-                .all(|column| column.index() < partition_columns))
-        .then_some(key)
+        (!collect_columns(&key).is_empty() && self.is_about_partitions(&key)).then_some(key)
+    }
+
+    /// The partition columns, by their index in the spec, that `expr`, over the output columns,
+    /// depends on. `None` if it depends on anything else.
+    pub fn partition_columns_of(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<BTreeSet<usize>> {
+        let expr = self.partition_expr(expr)?;
+        let columns = collect_columns(&expr).into_iter();
+        self.is_about_partitions(&expr)
+            .then(|| columns.map(|column| column.index()).collect())
+    }
+
+    /// The index in the spec of the partition column that `expr`, over the output columns, is.
+    pub fn partition_column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
+        let expr = self.partition_expr(expr)?;
+        let column = expr.downcast_ref::<Column>()?;
+        (column.index() < self.catalog.spec().len()).then(|| column.index())
+    }
+
+    /// The order in which partitions are read, if any.
+    pub fn order(&self) -> Option<&PartitionOrder> {
+        self.order.as_ref()
+    }
+
+    /// Whether the scan stops after some number of rows.
+    pub fn has_limit(&self) -> bool {
+        self.fetch.is_some()
+    }
+
+    /// Which rows the plan needs.
+    pub fn rows_needed(&self) -> &RowsNeeded {
+        &self.rows_needed
+    }
+
+    /// The scan, returning at least the rows that are `needed` of those that it returns now. It has
+    /// no order any more.
+    pub fn with_rows_needed(&self, needed: RowsNeeded) -> Self {
+        let mut scan = self.clone();
+        scan.order = None;
+        scan.rows_needed = needed;
+        scan
     }
 
     /// The scan with one more filter, over the partition columns by their index in the spec as
@@ -205,6 +286,52 @@ impl PartitionScan {
         let mut scan = self.clone();
         scan.dynamic_filters.push(filter);
         scan
+    }
+
+    /// Whether few partitions are likely to do: those that come first.
+    fn needs_few(&self, batch_size: usize) -> bool {
+        match self.rows_needed {
+            RowsNeeded::All => {
+                self.order.is_some() && self.fetch.is_some_and(|fetch| fetch <= batch_size)
+            }
+            RowsNeeded::OnePerGroup(_) => false,
+            RowsNeeded::First(_) => true,
+        }
+    }
+
+    fn division(&self) -> Division {
+        match (&self.rows_needed, &self.order) {
+            (RowsNeeded::All, None) => Division::Balanced,
+            (RowsNeeded::All, Some(_)) => Division::InOrder,
+            _ => Division::Smallest,
+        }
+    }
+
+    /// The reader, of one row a file when single rows are needed.
+    fn reader_of_needed_rows(&self) -> Arc<dyn PartitionReader> {
+        let limited = match self.rows_needed {
+            RowsNeeded::All => None,
+            _ => self.template().with_fetch(Some(1)),
+        };
+        match limited {
+            Some(template) => self.reader.with_template(template),
+            None => Arc::clone(&self.reader),
+        }
+    }
+
+    /// The scan, declining the dynamic filter of DataFusion's with this `expression_id`.
+    pub fn without_filter(&self, expression_id: u64) -> Self {
+        let mut scan = self.clone();
+        scan.declined_filters.push(expression_id);
+        scan
+    }
+
+    fn declines(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        let is_declined = |filter: &Arc<dyn PhysicalExpr>| {
+            let id = filter.expression_id();
+            Ok(id.is_some_and(|id| self.declined_filters.contains(&id)))
+        };
+        filter.exists(is_declined).unwrap_or(true)
     }
 
     fn with_template(&self, template: Arc<dyn DataSource>) -> Self {
@@ -228,7 +355,7 @@ impl PartitionScan {
         context: Arc<TaskContext>,
     ) -> SendableRecordBatchStream {
         let schema = Arc::clone(self.eq_properties().schema());
-        let batches = run.stream(context).map({
+        let batches = run.stream(partition, context).map({
             let schema = Arc::clone(&schema);
             move |batch| with_schema(batch?, &schema)
         });
@@ -246,6 +373,31 @@ impl PartitionScan {
     /// `expr`, over the output columns, in the numbering of [`PartitionPredicate`].
     fn partition_expr(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         rewrite_columns(expr, &|output| self.outputs.get(output)?.clone())
+    }
+
+    /// Whether `expr`, in the numbering of [`PartitionPredicate`], mentions no file column.
+    fn is_about_partitions(&self, expr: &Arc<dyn PhysicalExpr>) -> bool {
+        let columns = collect_columns(expr);
+        let partition_columns = self.catalog.spec().len();
+        columns
+            .iter()
+            .all(|column| column.index() < partition_columns)
+    }
+
+    /// The order of the output columns, as far as they are the columns of the partition order.
+    fn output_order(&self, schema: &Schema) -> Vec<PhysicalSortExpr> {
+        let order = self.order.iter().flat_map(|order| order.columns());
+        order
+            .map_while(|(column, options)| {
+                let is_column = |output: &Option<Arc<dyn PhysicalExpr>>| {
+                    let output = output.as_ref().and_then(|o| o.downcast_ref::<Column>());
+                    output.is_some_and(|output| output.index() == *column)
+                };
+                let output = self.outputs.iter().position(is_column)?;
+                let column = Column::new(schema.field(output).name(), output);
+                Some(PhysicalSortExpr::new(Arc::new(column), *options))
+            })
+            .collect()
     }
 }
 
@@ -319,6 +471,29 @@ impl DataSource for PartitionScan {
         if !filters.is_empty() {
             write!(f, ", dynamic_filters=[{}]", filters.join(", "))?;
         }
+        if let Some(order) = &self.order {
+            let order = order.describe(self.catalog.spec());
+            write!(f, ", partition_order=[{order}]")?;
+        }
+        match &self.rows_needed {
+            RowsNeeded::All => {}
+            RowsNeeded::OnePerGroup(columns) => {
+                let columns: Vec<_> = columns.iter().map(|column| names[*column]).collect();
+                write!(f, ", rows_needed=one of each [{}]", columns.join(", "))?;
+            }
+            RowsNeeded::First(columns) => {
+                let columns = columns.iter().map(|(column, options)| {
+                    let end = if options.descending {
+                        "largest"
+                    } else {
+                        "smallest"
+                    };
+                    format!("{end} {}", names[*column])
+                });
+                let columns: Vec<_> = columns.collect();
+                write!(f, ", rows_needed=[{}]", columns.join(", "))?;
+            }
+        }
         if let Some(fetch) = self.fetch {
             write!(f, ", limit={fetch}")?;
         }
@@ -331,7 +506,10 @@ impl DataSource for PartitionScan {
     }
 
     fn eq_properties(&self) -> EquivalenceProperties {
-        self.template().eq_properties()
+        let mut properties = self.template().eq_properties();
+        let order = self.output_order(properties.schema());
+        properties.add_ordering(order);
+        properties
     }
 
     fn scheduling_type(&self) -> SchedulingType {
@@ -380,10 +558,16 @@ impl DataSource for PartitionScan {
         // Filters known when planning have come through the table already, and by way of logical
         // expressions: DataFusion looks columns of pushed down physical filters up by name, which
         // is ambiguous above some joins. Only what changes while the query runs is new here.
+        // An aggregate that only needs the first value makes one too, to no purpose.
+        let is_of_use = |filter| {
+            !matches!(self.rows_needed, RowsNeeded::First(_))
+                && !self.declines(filter)
+                && DynamicFilterTracking::classify(filter).contains_dynamic_filter()
+        };
         let (offered, positions): (Vec<_>, Vec<_>) = filters
             .iter()
             .enumerate()
-            .filter(|(_, filter)| DynamicFilterTracking::classify(filter).contains_dynamic_filter())
+            .filter(|(_, filter)| is_of_use(filter))
             .map(|(position, filter)| (Arc::clone(filter), position))
             .unzip();
         let answer = self.template().try_pushdown_filters(offered, config)?;
@@ -395,6 +579,30 @@ impl DataSource for PartitionScan {
         Ok(match answer.updated_node {
             Some(template) => propagation.with_updated_node(Arc::new(self.with_template(template))),
             None => propagation,
+        })
+    }
+
+    /// Rows that are sorted by partition columns only need their partitions in order. When they are
+    /// sorted by other columns after these, the order still lets a sort with a limit end early.
+    fn try_pushdown_sort(
+        &self,
+        order: &[PhysicalSortExpr],
+    ) -> Result<SortOrderPushdownResult<Arc<dyn DataSource>>> {
+        let columns: Vec<_> = order
+            .iter()
+            .map_while(|sort| Some((self.partition_column(&sort.expr)?, sort.options)))
+            .collect();
+        if columns.is_empty() || self.rows_needed != RowsNeeded::All || self.fetch.is_some() {
+            return Ok(SortOrderPushdownResult::Unsupported);
+        }
+        let is_exact = columns.len() == order.len();
+        let mut scan = self.clone();
+        scan.order = Some(PartitionOrder::new(columns));
+        let inner = Arc::new(scan) as Arc<dyn DataSource>;
+        Ok(if is_exact {
+            SortOrderPushdownResult::Exact { inner }
+        } else {
+            SortOrderPushdownResult::Inexact { inner }
         })
     }
 

@@ -1,43 +1,35 @@
-//! One execution of a partitioned scan: asks the catalog, reads what it finds.
+//! One execution of a partitioned scan, shared by its output partitions.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use datafusion::arrow::array::{BooleanArray, RecordBatch};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{Result, internal_err};
-use datafusion::datasource::source::DataSource;
 use datafusion::execution::TaskContext;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::PartitionScan;
-use super::limits::LimitCheck;
-use super::metrics::ScanMetrics;
 use super::shared_stream::SharedStream;
-use crate::catalog::{ListingContext, PartitionCatalog};
+use super::unit::Unit;
+use super::work::Work;
 use crate::dynamic_filter::{DynamicPartitionFilter, KeySlot};
-use crate::predicate::PartitionPredicate;
-use crate::reader::{PartitionReader, ReadContext};
-use crate::spec::PartitionBatch;
 
 /// How many units one stream reads at a time, so that the requests for one go out while another is
 /// decoded.
 const UNITS_AT_A_TIME: usize = 2;
 
-/// A piece of the table that one stream reads: an output partition of what the reader made.
-struct Unit {
-    source: Arc<dyn DataSource>,
-    partition: usize,
-}
-
 /// The work of one execution, in a queue that output partitions of the scan take from.
 pub(super) struct Run {
     units: SharedStream<Result<Unit>>,
     /// Rows read so far by all streams, to stop early when there is a limit.
-    rows: AtomicUsize,
+    rows: Arc<AtomicUsize>,
     fetch: Option<usize>,
+    is_ordered: bool,
+    /// Whether the first output partition does all the work: with a small limit on ordered rows,
+    /// the others would read what nobody needs.
+    is_sequential: bool,
     /// Dropped with the run.
     _taken: Arc<TakenSlots>,
 }
@@ -55,17 +47,10 @@ impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
         let taken = Arc::new(TakenSlots::default());
-        let work = Work {
-            catalog: Arc::clone(&scan.catalog),
-            reader: Arc::clone(&scan.reader),
-            predicate: scan.predicate.clone(),
-            filters: scan.dynamic_filters.clone(),
-            taken: Arc::clone(&taken),
-            streams: scan.partitions,
-            metrics: ScanMetrics::new(&scan.metrics_set()),
-            limits: LimitCheck::new(scan.limits, scan.catalog.as_ref()),
-            share,
-        };
+        let rows = Arc::new(AtomicUsize::new(0));
+        let work = Work::new(scan, share, Arc::clone(&taken), Arc::clone(&rows));
+        let is_sequential =
+            matches!(share, Share::Whole) && scan.needs_few(context.session_config().batch_size());
         // Whoever polls has the context. The run must not, or a plan would keep it alive.
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
@@ -76,28 +61,40 @@ impl Run {
         });
         Self {
             units: SharedStream::new(units.try_flatten().fuse().boxed()),
-            rows: AtomicUsize::new(0),
+            rows,
             fetch: scan.fetch,
+            is_ordered: scan.order.is_some(),
+            is_sequential,
             _taken: taken,
         }
     }
 
-    /// One stream of rows, from units that no other stream of this run takes.
+    /// The rows of output partition `partition`, from units that no other stream of this run takes.
     pub(super) fn stream(
         self: Arc<Self>,
+        partition: usize,
         context: Arc<TaskContext>,
     ) -> BoxStream<'static, Result<RecordBatch>> {
+        if self.is_sequential && partition > 0 {
+            return stream::empty().boxed();
+        }
         let run = Arc::clone(&self);
-        let units = Units(self);
-        units
-            .map(move |unit| unit.and_then(|u| u.source.open(u.partition, Arc::clone(&context))))
-            .try_flatten_unordered(UNITS_AT_A_TIME)
+        let is_ordered = self.is_ordered;
+        let opened = Units(self).map(move |unit| unit?.open(&context));
+        let batches = if is_ordered {
+            opened.try_flatten().boxed()
+        } else {
+            opened.try_flatten_unordered(UNITS_AT_A_TIME).boxed()
+        };
+        batches
             .inspect_ok(move |batch| {
                 run.rows.fetch_add(batch.num_rows(), Ordering::Relaxed);
             })
             .boxed()
     }
 
+    /// Whether the units that have been taken hold enough rows. With an order, units are taken in
+    /// it and read to their ends, so that whatever is left comes after these rows.
     fn is_satisfied(&self) -> bool {
         self.fetch
             .is_some_and(|fetch| self.rows.load(Ordering::Relaxed) >= fetch)
@@ -106,95 +103,13 @@ impl Run {
 
 /// The slots of dynamic filters that an execution reads, let go when it is over.
 #[derive(Default)]
-struct TakenSlots(OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>);
+pub(super) struct TakenSlots(pub(super) OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>);
 
 impl Drop for TakenSlots {
     fn drop(&mut self) {
         for (filter, slot) in self.0.get().into_iter().flatten() {
             filter.release(slot);
         }
-    }
-}
-
-/// What a run needs to start.
-struct Work {
-    catalog: Arc<dyn PartitionCatalog>,
-    reader: Arc<dyn PartitionReader>,
-    predicate: PartitionPredicate,
-    filters: Vec<Arc<DynamicPartitionFilter>>,
-    taken: Arc<TakenSlots>,
-    streams: usize,
-    metrics: ScanMetrics,
-    limits: LimitCheck,
-    share: Share,
-}
-
-impl Work {
-    /// Asks the catalog, and turns what it lists into units. By now the build sides of joins have
-    /// been opened, and with those of hash joins also read.
-    fn start(self, context: &Arc<TaskContext>) -> Result<BoxStream<'static, Result<Unit>>> {
-        let slots: Vec<_> = self
-            .filters
-            .iter()
-            .map(|filter| filter.take(context))
-            .collect();
-        count_filters(&slots, &self.metrics);
-        let wanted = self
-            .filters
-            .iter()
-            .zip(&slots)
-            .fold(self.predicate, |wanted, (filter, slot)| {
-                wanted.with_keys(filter.keys(), Arc::clone(slot))
-            });
-        self.limits.check_filter(&wanted)?;
-        if let Share::Whole = self.share {
-            // Of other shares, some may still come and want the slots too.
-            self.taken
-                .0
-                .get_or_init(|| self.filters.into_iter().zip(slots).collect());
-        }
-
-        let config = context.session_config();
-        let metrics = self.metrics.clone();
-        let listing = ListingContext::new(context.runtime_env(), config.clone(), metrics);
-        let read = ReadContext {
-            runtime: context.runtime_env(),
-            config: config.clone(),
-            streams: self.streams,
-            metrics: self.metrics,
-        };
-        let (reader, share) = (self.reader, self.share);
-        let limits = Arc::new(self.limits);
-        let units = self
-            .catalog
-            .list(wanted.clone(), listing)
-            .try_filter_map(move |batch| {
-                let (reader, read, wanted) = (Arc::clone(&reader), read.clone(), wanted.clone());
-                let limits = Arc::clone(&limits);
-                async move {
-                    read.metrics.partitions_listed.add(batch.len());
-                    let batch = drop_unwanted(batch, &wanted, &read.metrics)?;
-                    limits.count(batch.len())?;
-                    let batch = share.of(batch)?;
-                    if batch.is_empty() {
-                        return Ok(None);
-                    }
-                    read.metrics.partitions_scanned.add(batch.len());
-                    reader.read(batch, &read).await.map(Some)
-                }
-            })
-            .map_ok(|source| {
-                let partitions = source.output_partitioning().partition_count();
-                stream::iter((0..partitions).map(move |partition| {
-                    Ok(Unit {
-                        source: Arc::clone(&source),
-                        partition,
-                    })
-                }))
-            })
-            .try_flatten()
-            .boxed();
-        Ok(units)
     }
 }
 
@@ -209,47 +124,5 @@ impl Stream for Units {
             return Poll::Ready(None);
         }
         self.0.units.poll_next(cx)
-    }
-}
-
-fn count_filters(slots: &[Arc<KeySlot>], metrics: &ScanMetrics) {
-    for slot in slots {
-        match slot.keys() {
-            Some(keys) if keys.is_selective() => metrics.dynamic_filters_ready.add(1),
-            Some(_) => metrics.dynamic_filters_unusable.add(1),
-            None => metrics.dynamic_filters_late.add(1),
-        }
-    }
-}
-
-/// Asks the predicate once more: a catalog may return too much, and a dynamic filter may have
-/// become known since it was asked.
-fn drop_unwanted(
-    batch: PartitionBatch,
-    wanted: &PartitionPredicate,
-    metrics: &ScanMetrics,
-) -> Result<PartitionBatch> {
-    let pruned = wanted.evaluate(batch.values())?;
-    metrics.record_pruned(&pruned);
-    batch.filter(&pruned.keep)
-}
-
-impl Share {
-    /// The partitions of `batch` in this share. Depends on their locations only, so that every
-    /// partition is in exactly one share even when the shares are listed at different times.
-    fn of(self, batch: PartitionBatch) -> Result<PartitionBatch> {
-        let Self::Part { index, of } = self else {
-            return Ok(batch);
-        };
-        let keep: BooleanArray = batch
-            .sources()
-            .iter()
-            .map(|source| {
-                let mut hasher = DefaultHasher::new();
-                source.location.as_ref().hash(&mut hasher);
-                Some(hasher.finish() % of as u64 == index as u64)
-            })
-            .collect();
-        batch.filter(&keep)
     }
 }

@@ -1,0 +1,314 @@
+//! What a run does: asks the catalog, and makes units of what it finds.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datafusion::arrow::array::{BooleanArray, RecordBatch};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+use super::known_rows::KnownRows;
+use super::limits::LimitCheck;
+use super::metrics::ScanMetrics;
+use super::representatives::{each_group, extremes};
+use super::run::{Share, TakenSlots};
+use super::unit::Unit;
+use super::{PartitionScan, RowsNeeded};
+use crate::catalog::ListingContext;
+use crate::dynamic_filter::KeySlot;
+use crate::options::PartitionedOptions;
+use crate::order::PartitionOrder;
+use crate::predicate::PartitionPredicate;
+use crate::reader::{PartitionReader, ReadContext};
+use crate::spec::PartitionBatch;
+
+/// How many partitions of an ordered scan are handed to the reader at once, when nothing is gained
+/// by handing on fewer.
+const PARTITIONS_AT_A_TIME: usize = 64;
+
+/// What a run needs to start.
+pub(super) struct Work {
+    scan: PartitionScan,
+    metrics: ScanMetrics,
+    share: Share,
+    taken: Arc<TakenSlots>,
+    /// The rows that the run has read.
+    rows: Arc<AtomicUsize>,
+}
+
+impl Work {
+    pub(super) fn new(
+        scan: &PartitionScan,
+        share: Share,
+        taken: Arc<TakenSlots>,
+        rows: Arc<AtomicUsize>,
+    ) -> Self {
+        Self {
+            scan: scan.clone(),
+            metrics: ScanMetrics::new(&scan.metrics_set()),
+            share,
+            taken,
+            rows,
+        }
+    }
+
+    /// By now the build sides of joins have been opened, and with those of hash joins also read.
+    pub(super) fn start(
+        self,
+        context: &Arc<TaskContext>,
+    ) -> Result<BoxStream<'static, Result<Unit>>> {
+        let Self { scan, share, .. } = self;
+        let slots: Vec<_> = scan
+            .dynamic_filters
+            .iter()
+            .map(|filter| filter.take(context))
+            .collect();
+        count_filters(&slots, &self.metrics);
+        let wanted = scan
+            .dynamic_filters
+            .iter()
+            .zip(&slots)
+            .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
+                wanted.with_keys(filter.keys(), Arc::clone(slot))
+            });
+        let limits = LimitCheck::new(scan.limits, scan.catalog.as_ref());
+        limits.check_filter(&wanted)?;
+        if let Share::Whole = share {
+            // Of other shares, some may still come and want the slots too.
+            let filters = scan.dynamic_filters.iter().cloned();
+            self.taken.0.get_or_init(|| filters.zip(slots).collect());
+        }
+
+        let config = context.session_config();
+        let options = PartitionedOptions::from_config(config.options());
+        let few = scan.needs_few(config.batch_size());
+        let mut listing =
+            ListingContext::new(context.runtime_env(), config.clone(), self.metrics.clone());
+        listing.defer_files = few;
+        let read = ReadContext {
+            runtime: context.runtime_env(),
+            config: config.clone(),
+            streams: scan.partitions,
+            concurrency: listing.concurrency,
+            division: scan.division(),
+            metrics: self.metrics.clone(),
+        };
+        let known = options
+            .metadata_answers
+            .then(|| KnownRows::of(&scan, config.batch_size()))
+            .flatten();
+        let reading = Arc::new(Reading {
+            reader: scan.reader_of_needed_rows(),
+            context: read,
+            wanted: wanted.clone(),
+            known,
+            limits,
+            share,
+        });
+
+        let metrics = self.metrics;
+        let listed = scan
+            .catalog
+            .list(wanted, listing)
+            .inspect_ok(move |batch| metrics.partitions_listed.add(batch.len()));
+        Ok(match (scan.rows_needed, scan.order) {
+            (RowsNeeded::All, None) => listed
+                .and_then(move |batch| {
+                    let reading = Arc::clone(&reading);
+                    async move { reading.units(batch).await }
+                })
+                .map_ok(|units| stream::iter(units.into_iter().map(Ok)))
+                .try_flatten()
+                .boxed(),
+            (RowsNeeded::All, Some(order)) => {
+                let limit = scan.fetch.filter(|_| few).map(|fetch| Limit {
+                    fetch,
+                    rows: self.rows,
+                });
+                let spec = scan.catalog.spec().clone();
+                let units = async move {
+                    let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
+                    in_order(reading, all, &order, limit)
+                };
+                stream::once(units).try_flatten().boxed()
+            }
+            (needed, _) => {
+                // Without shared work the first output partition finds the extremes for all.
+                if let (RowsNeeded::First(_), Share::Part { index: 1.., .. }) = (&needed, share) {
+                    return Ok(stream::empty().boxed());
+                }
+                let spec = scan.catalog.spec().clone();
+                let units = async move {
+                    let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
+                    let all = Arc::new(reading.drop_unwanted(all)?);
+                    let units = match needed {
+                        RowsNeeded::OnePerGroup(columns) => {
+                            each_group(&reading, &all, &columns, share)?
+                        }
+                        RowsNeeded::First(columns) => vec![extremes(reading, all, columns)],
+                        RowsNeeded::All => vec![],
+                    };
+                    Ok::<_, DataFusionError>(stream::iter(units.into_iter().map(Ok)))
+                };
+                stream::once(units).try_flatten().boxed()
+            }
+        })
+    }
+}
+
+/// How the partitions that the catalog has found become units.
+pub(super) struct Reading {
+    pub(super) reader: Arc<dyn PartitionReader>,
+    pub(super) context: ReadContext,
+    wanted: PartitionPredicate,
+    pub(super) known: Option<KnownRows>,
+    pub(super) limits: LimitCheck,
+    share: Share,
+}
+
+impl Reading {
+    /// Asks the predicate once more: a catalog may return too much, and a dynamic filter may have
+    /// become known since it was asked.
+    pub(super) fn drop_unwanted(&self, batch: PartitionBatch) -> Result<PartitionBatch> {
+        let keep = self.wanted(batch.values())?;
+        batch.filter(&keep)
+    }
+
+    pub(super) fn wanted(&self, values: &RecordBatch) -> Result<BooleanArray> {
+        let pruned = self.wanted.evaluate(values)?;
+        self.context.metrics.record_pruned(&pruned);
+        Ok(pruned.keep)
+    }
+
+    /// Units with all rows of the wanted ones among `partitions` that are in this share, in their
+    /// order.
+    async fn units(&self, partitions: PartitionBatch) -> Result<Vec<Unit>> {
+        let partitions = self.drop_unwanted(partitions)?;
+        self.limits.count(partitions.len())?;
+        let partitions = self.share.of(partitions)?;
+        let scanned = &self.context.metrics.partitions_scanned;
+        let mut units = vec![];
+        for (is_known, rows) in self.runs(&partitions) {
+            let some = if rows.len() == partitions.len() {
+                partitions.clone()
+            } else {
+                partitions.take(&rows)?
+            };
+            if is_known {
+                let counts = some.sources().iter();
+                let counts = counts.map(|source| source.rows.map_or(0, usize::from));
+                units.extend(self.known_unit(some.values(), counts.collect()));
+            } else {
+                scanned.add(some.len());
+                let source = self.reader.read(some, &self.context).await?;
+                units.extend(Unit::each_of(&source));
+            }
+        }
+        Ok(units)
+    }
+
+    /// A unit with row i of `values` `counts[i]` times.
+    pub(super) fn known_unit(&self, values: &RecordBatch, counts: Vec<usize>) -> Option<Unit> {
+        let batches = self.known.as_ref()?.batches(values, counts);
+        Some(Unit::new(move |_| Ok(stream::iter(batches?).boxed())))
+    }
+
+    /// Neighbours whose rows are all known, or all not, with the answer to that.
+    fn runs(&self, partitions: &PartitionBatch) -> Vec<(bool, Vec<u32>)> {
+        let mut runs: Vec<(bool, Vec<u32>)> = vec![];
+        for (row, source) in (0..).zip(partitions.sources()) {
+            let is_known = self.known.is_some() && source.rows.is_some();
+            match runs.last_mut() {
+                Some((last, rows)) if *last == is_known => rows.push(row),
+                _ => runs.push((is_known, vec![row])),
+            }
+        }
+        runs
+    }
+}
+
+/// The units of `partitions` in `order`. With a limit that few partitions are likely to fill, as
+/// many are looked at as those before make seem necessary.
+fn in_order(
+    reading: Arc<Reading>,
+    partitions: PartitionBatch,
+    order: &PartitionOrder,
+    limit: Option<Limit>,
+) -> Result<BoxStream<'static, Result<Unit>>> {
+    let sorted = order.sort(&partitions)?;
+    let units = stream::try_unfold((0, 0), move |(start, last)| {
+        let most = reading.context.concurrency;
+        let size = match &limit {
+            Some(limit) => limit.partitions_wanted(start, last).clamp(1, most),
+            None => PARTITIONS_AT_A_TIME,
+        };
+        let end = (start + size).min(sorted.len());
+        let next = (start < end).then(|| partitions.take(&sorted[start..end]));
+        let reading = Arc::clone(&reading);
+        async move {
+            let Some(partitions) = next.transpose()? else {
+                return Ok::<_, DataFusionError>(None);
+            };
+            let units = reading.units(partitions).await?;
+            Ok(Some((stream::iter(units.into_iter().map(Ok)), (end, size))))
+        }
+    });
+    Ok(units.try_flatten().boxed())
+}
+
+/// How many rows are wanted, and how many there are.
+struct Limit {
+    fetch: usize,
+    rows: Arc<AtomicUsize>,
+}
+
+impl Limit {
+    /// How many more partitions it takes if they are like the first `read`. When these were all
+    /// empty, twice as many as the `last` time.
+    fn partitions_wanted(&self, read: usize, last: usize) -> usize {
+        let rows = self.rows.load(Ordering::Relaxed);
+        match rows {
+            0 => last * 2,
+            _ => (self.fetch.saturating_sub(rows) * read).div_ceil(rows),
+        }
+    }
+}
+
+fn count_filters(slots: &[Arc<KeySlot>], metrics: &ScanMetrics) {
+    for slot in slots {
+        match slot.keys() {
+            Some(keys) if keys.is_selective() => metrics.dynamic_filters_ready.add(1),
+            Some(_) => metrics.dynamic_filters_unusable.add(1),
+            None => metrics.dynamic_filters_late.add(1),
+        }
+    }
+}
+
+impl Share {
+    /// The partitions of `batch` in this share. Depends on their locations only, so that every
+    /// partition is in exactly one share even when the shares are listed at different times.
+    fn of(self, batch: PartitionBatch) -> Result<PartitionBatch> {
+        let Self::Part { .. } = self else {
+            return Ok(batch);
+        };
+        let keep: BooleanArray = batch
+            .sources()
+            .iter()
+            .map(|source| Some(self.has(source.location.as_ref().as_bytes())))
+            .collect();
+        batch.filter(&keep)
+    }
+
+    /// Whether what has this name is in this share.
+    pub(super) fn has(self, name: &[u8]) -> bool {
+        let Self::Part { index, of } = self else {
+            return true;
+        };
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        hasher.finish() % of as u64 == index as u64
+    }
+}
