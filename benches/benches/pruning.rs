@@ -1,13 +1,13 @@
 //! How close pruning comes to a table that never had the other partitions.
 //!
-//! `cargo run --release --bin pruning` measures queries that need one, three days, one hour of each
+//! `cargo bench --workspace --bench pruning` measures queries that need one, three days, one hour of each
 //! day and all of 10,008 partitions, and a join that needs 31 of 1,825, each read by this project,
 //! by DataFusion's `ListingTable`, and by the oracle: `ListingTable` over exactly the needed
 //! partitions. The lakes are Parquet files in a temporary directory. Providers take turns, since
-//! their ratios are wanted: what is measured one after the other, as in `benches/benches`, meets
-//! different moods of the machine.
+//! their ratios are wanted: what criterion measures one after the other meets different moods of
+//! the machine.
 //!
-//! Arguments, all optional: `--runs 15 --hourly-days 417 --days 1825 --rows 100`.
+//! Arguments, all optional, behind `--`: `--runs 15 --hourly-days 417 --days 1825 --rows 100`.
 
 #![expect(
     clippy::print_stdout,
@@ -64,6 +64,10 @@ impl Arguments {
             },
         };
         while let Some(name) = arguments.next() {
+            // From cargo.
+            if name == "--bench" {
+                continue;
+            }
             let value = arguments.next();
             match name.as_str() {
                 "--runs" => parsed.runs = number(&name, value, 1)?,
