@@ -7,13 +7,17 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Date32Array, Float64Array, Int32Array, Int64Array};
 use datafusion::arrow::compute::{DatePart, date_part};
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::error::Result;
+use datafusion::arrow::util::display::array_value_to_string;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{FileKind, Lake};
 
 /// July 2021, which the joins ask for, in days since 1970.
 const MONTH: Range<i32> = 18_809..18_840;
+
+/// The first day of the hourly table, in days since 1970.
+const HOURLY_FROM: i32 = 19_000;
 
 /// One way to read the partitioned table of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +45,14 @@ impl Provider {
     }
 }
 
+/// The hours that are the second level below the days of the hourly table.
+const HOURS: i32 = 24;
+
 /// How large the lakes are.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// The directories on each of the two levels of the point query's table.
-    pub fanout: i32,
+    /// The days of the table that is partitioned by day and hour.
+    pub hourly_days: i32,
     /// The days of the join's table.
     pub days: i32,
     /// The rows in each partition.
@@ -59,6 +66,8 @@ pub struct Case {
     pub name: String,
     /// The query.
     pub query: String,
+    /// Who is measured.
+    pub providers: &'static [Provider],
     columns: &'static str,
     partitioned_by: &'static str,
     whole: &'static str,
@@ -74,25 +83,69 @@ enum Dimension {
 }
 
 impl Case {
-    /// Writes the table of a query that names the one partition it needs.
-    pub async fn point(lake: &Lake, sizes: Sizes) -> Result<Self> {
-        let count = sizes.fanout * sizes.fanout;
-        let needed = count / 2..count / 2 + 1;
-        for (tree, partitions) in [("point", 0..count), ("point_needed", needed.clone())] {
-            let rows = point_facts(partitions, sizes)?;
-            lake.put_partitioned(tree, FileKind::Parquet, &rows, &["a", "b"])
+    /// Writes the table with a level of days and one of hours, and gives the queries that need one
+    /// partition, all of three days, one hour of every day, and everything.
+    pub async fn hourly(lake: &Lake, sizes: Sizes) -> Result<[Self; 4]> {
+        let count = sizes.hourly_days * HOURS;
+        let middle = sizes.hourly_days / 2 * HOURS;
+        let hour = 5;
+        let needed = |tree, partitions: Vec<i32>| (tree, partitions);
+        let trees = [
+            needed("hourly", (0..count).collect()),
+            needed("hourly_one", vec![middle + hour]),
+            needed("hourly_days", (middle..middle + 3 * HOURS).collect()),
+            needed(
+                "hourly_hour",
+                (0..sizes.hourly_days)
+                    .map(|day| day * HOURS + hour)
+                    .collect(),
+            ),
+        ];
+        for (tree, partitions) in &trees {
+            let rows = hourly_facts(partitions, sizes)?;
+            lake.put_partitioned(tree, FileKind::Parquet, &rows, &["day", "hour"])
                 .await?;
         }
-        let (a, b) = (needed.start / sizes.fanout, needed.start % sizes.fanout);
-        Ok(Self {
-            name: format!("1 of {count} partitions"),
-            query: format!("SELECT count(*), sum(v) FROM fact WHERE a = {a} AND b = {b}"),
-            columns: "id BIGINT, v DOUBLE, a INT, b INT",
-            partitioned_by: "a, b",
-            whole: "point",
-            needed: "point_needed",
+        let day = |offset: i32| {
+            let days = Date32Array::from(vec![HOURLY_FROM + middle / HOURS + offset]);
+            let text = array_value_to_string(&days, 0)?;
+            Ok::<_, DataFusionError>(format!("DATE '{text}'"))
+        };
+        let case = |name: String, filter: String, tree: usize| Self {
+            name,
+            query: format!("SELECT count(*), sum(v) FROM fact{filter}"),
+            providers: if tree == 0 {
+                &Provider::ALL[..2]
+            } else {
+                &Provider::ALL
+            },
+            columns: "id BIGINT, v DOUBLE, day DATE, hour INT",
+            partitioned_by: "day, hour",
+            whole: trees[0].0,
+            needed: trees[tree].0,
             dimension: None,
-        })
+        };
+        let name = |tree: usize, what: &str| {
+            format!("{} of {count} partitions, {what}", trees[tree].1.len())
+        };
+        Ok([
+            case(
+                name(1, "day and hour"),
+                format!(" WHERE day = {} AND hour = {hour}", day(0)?),
+                1,
+            ),
+            case(
+                name(2, "a range of days"),
+                format!(" WHERE day BETWEEN {} AND {}", day(0)?, day(2)?),
+                2,
+            ),
+            case(
+                name(3, "an hour of every day"),
+                format!(" WHERE hour = {hour}"),
+                3,
+            ),
+            case(name(0, "no filter"), String::new(), 0),
+        ])
     }
 
     /// Writes the tables of a join that needs the days of one month, which are known when the
@@ -116,6 +169,7 @@ impl Case {
                 .to_owned(),
             columns: "id BIGINT, v DOUBLE, day DATE",
             partitioned_by: "day",
+            providers: &Provider::ALL,
             whole: "join",
             needed: "join_needed",
             dimension: Some(dimension),
@@ -127,6 +181,9 @@ impl Case {
     }
 
     /// A new session, with caches of its own, that has the tables of the case.
+    ///
+    /// DataFusion's listing cache is on by default, the one of this project is switched on here:
+    /// only a session that sends the query more than once gains by either.
     pub async fn session(&self, lake: &Lake, provider: Provider) -> Result<SessionContext> {
         let ctx = SessionContext::new();
         let (ctx, tree, options) = match provider {
@@ -137,6 +194,9 @@ impl Case {
             Provider::Oracle => (ctx, self.needed, ""),
             Provider::Listing => (ctx, self.whole, ""),
         };
+        if provider == Provider::Partitioned {
+            ctx.sql("SET partitioned.list_cache.ttl = '1h'").await?;
+        }
         lake.register(&ctx);
         match &self.dimension {
             None => (),
@@ -163,13 +223,17 @@ impl Case {
     }
 }
 
-fn point_facts(partitions: Range<i32>, sizes: Sizes) -> Result<RecordBatch> {
-    let numbers = repeat_each(partitions, sizes.rows);
-    let a: Int32Array = numbers.unary(|number| number / sizes.fanout);
-    let b: Int32Array = numbers.unary(|number| number % sizes.fanout);
+fn hourly_facts(partitions: &[i32], sizes: Sizes) -> Result<RecordBatch> {
+    let numbers = repeat_each(partitions.iter().copied(), sizes.rows);
+    let day: Date32Array = numbers.unary(|number| HOURLY_FROM + number / HOURS);
+    let hour: Int32Array = numbers.unary(|number| number % HOURS);
     let [id, v] = measures(&numbers, sizes.rows);
-    let columns: [(_, ArrayRef); 4] =
-        [("id", id), ("v", v), ("a", Arc::new(a)), ("b", Arc::new(b))];
+    let columns: [(_, ArrayRef); 4] = [
+        ("id", id),
+        ("v", v),
+        ("day", Arc::new(day)),
+        ("hour", Arc::new(hour)),
+    ];
     Ok(RecordBatch::try_from_iter(columns)?)
 }
 
@@ -181,7 +245,8 @@ fn join_facts(days: Range<i32>, sizes: Sizes) -> Result<RecordBatch> {
     Ok(RecordBatch::try_from_iter(columns)?)
 }
 
-fn repeat_each(numbers: Range<i32>, times: usize) -> Int32Array {
+fn repeat_each(numbers: impl IntoIterator<Item = i32>, times: usize) -> Int32Array {
+    let numbers = numbers.into_iter();
     Int32Array::from_iter_values(numbers.flat_map(|number| iter::repeat_n(number, times)))
 }
 

@@ -1,4 +1,4 @@
-//! What the measurement programs in `src/bin` are made of: cases, measurements, a report.
+//! What the benchmark `pruning` is made of: cases, measurements, a report.
 //!
 //! A [`Case`] is a query over a partitioned table that lies in a lake twice: whole, and reduced to
 //! the partitions that the query needs. A [`Provider`] is one way to read it, [`measure()`] runs all

@@ -10,6 +10,7 @@ mod execution;
 mod field_cases;
 mod formats;
 mod layouts;
+mod list_cache;
 mod listing;
 mod metadata_answers;
 mod metadata_columns;

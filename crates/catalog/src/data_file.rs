@@ -3,24 +3,23 @@
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use futures::TryStreamExt;
+use object_store::ObjectMeta;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
+
+use crate::lister::Lister;
 
 /// The data files below `directory`, from one flat listing.
 ///
 /// # Errors
 /// When the listing fails. A directory that does not exist has no files on most stores.
-pub async fn list_data_files(
-    store: &dyn ObjectStore,
-    store_url: &ObjectStoreUrl,
-    directory: &Path,
-) -> Result<Vec<ObjectMeta>> {
-    store
-        .list(Some(directory))
-        .map_err(|error| listing_error(store_url, directory, error))
-        .try_filter(|object| std::future::ready(is_data_file(directory, object, |_, _| false)))
-        .try_collect()
-        .await
+pub async fn list_data_files(lister: &Lister, directory: &Path) -> Result<Vec<ObjectMeta>> {
+    let mut batches = lister.objects(directory);
+    let mut files = vec![];
+    while let Some(batch) = batches.try_next().await? {
+        let is_data = |object: &&ObjectMeta| is_data_file(directory, object, |_, _| false);
+        files.extend(batch.iter().filter(is_data).cloned());
+    }
+    Ok(files)
 }
 
 /// Whether `object` is a data file below `directory`: it has bytes and no name on its way is

@@ -6,7 +6,6 @@ use async_trait::async_trait;
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion_partitioned_core::{
     ListingContext, Mismatch, PartitionBatch, PartitionCatalog, PartitionError, PartitionEstimate,
     PartitionLayout, PartitionPredicate, PartitionSpec,
@@ -17,8 +16,10 @@ use object_store::path::Path;
 use regex::Regex;
 
 use crate::data_file::url_of;
+use crate::lister::Lister;
+use crate::listing::Size;
 use crate::observed::Observed;
-use crate::walk::{Found, Walk};
+use crate::walk::Walk;
 
 /// The partitions of a table whose directories spell them, such as
 /// `sales/year=2024/month=07/part-0.parquet`.
@@ -159,6 +160,22 @@ impl DirectoryCatalog {
     pub fn store_url(&self) -> &ObjectStoreUrl {
         &self.table.store_url
     }
+
+    /// The directories that a walk would list flat, if the listing cache knows which these are:
+    /// how deep they are, and how much they hold as far as it knows that.
+    async fn remembered_sizes(
+        &self,
+        wanted: &PartitionPredicate,
+        context: &ListingContext,
+    ) -> Option<Vec<(usize, Option<Size>)>> {
+        let lister = Lister::try_new(&self.table.store_url, context).ok()?;
+        let lister = lister.without_requests()?;
+        let mut table = Table::clone(&self.table);
+        // To look at the same directories again teaches nothing.
+        table.observed = Arc::new(Observed::new(table.layout.levels()));
+        let walk = Walk::new(Arc::new(table), wanted.clone(), context.clone());
+        walk.remembered_sizes(&lister).await.ok()
+    }
 }
 
 impl Table {
@@ -200,23 +217,22 @@ impl PartitionCatalog for DirectoryCatalog {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let walk = Walk {
-            table: Arc::clone(&self.table),
-            wanted,
-            context,
-            found: Found::default(),
-        };
-        walk.run()
+        Walk::new(Arc::clone(&self.table), wanted, context).run()
     }
 
-    /// Makes no request: multiplies what earlier walks have seen, and where none has been yet
-    /// assumes a large table.
+    /// Makes no request. Where the listing cache has the directories that a walk would list, these
+    /// are added up; what it does not have is multiplied from what earlier walks have seen, and
+    /// where none has been yet a large table is assumed.
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        _runtime: &RuntimeEnv,
+        context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        let mut estimate = self.table.observed.estimate(wanted);
+        let observed = &self.table.observed;
+        let mut estimate = observed.estimate(wanted);
+        if let Some(directories) = self.remembered_sizes(wanted, context).await {
+            estimate = observed.add_up(&directories, estimate.distinct);
+        }
         let layout = &self.table.layout;
         estimate.distinct = (0..layout.levels())
             .flat_map(|level| vec![estimate.distinct[level]; layout.columns(level).len()])

@@ -1,13 +1,17 @@
 //! The directories of one level of a walk, with the values that are known of them.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::{
     ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
 };
-use datafusion::arrow::compute::{filter_record_batch, take_arrays};
+use datafusion::arrow::compute::{concat, filter_record_batch, take_arrays};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion_partitioned_core::PartitionSpec;
 use object_store::path::Path;
+
+use crate::listing::{Directories, ParsedNames};
 
 /// Directories of one level that may hold wanted partitions.
 #[derive(Debug)]
@@ -37,26 +41,37 @@ impl Level {
         })
     }
 
-    /// The level below, whose directories `directories` are in those with the rows `parents` and
-    /// have the further values and texts.
-    pub(crate) fn child(
+    /// What was found in the directories of this level, one listing for each in their order.
+    pub(crate) fn children(
         &self,
-        parents: &UInt32Array,
-        directories: Vec<Path>,
+        found: Vec<(Arc<Directories>, Arc<ParsedNames>)>,
         spec: &PartitionSpec,
         text_spec: Option<&PartitionSpec>,
-        values: Vec<ArrayRef>,
-        texts: Vec<ArrayRef>,
-    ) -> Result<Self> {
+    ) -> Result<Children> {
+        let count = found.iter().map(|(_, names)| names.rows.len()).sum();
+        let (mut parents, mut rows) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for (parent, (_, names)) in (0_u32..).zip(&found) {
+            parents.resize(parents.len() + names.rows.len(), parent);
+            rows.extend_from_slice(&names.rows);
+        }
+        let parents = UInt32Array::from(parents);
+        let values = concat_columns(&found, |names| &names.values)?;
+        let values = extend(&self.values, &parents, spec, values)?;
         let texts = match (&self.texts, text_spec) {
-            (Some(known), Some(spec)) => Some(extend(known, parents, spec, texts)?),
+            (Some(known), Some(spec)) => {
+                let texts = concat_columns(&found, |names| &names.texts)?;
+                Some(extend(known, &parents, spec, texts)?)
+            }
             _ => None,
         };
-        Ok(Self {
+        let listings = found.into_iter().map(|(listing, _)| listing).collect();
+        Ok(Children {
             depth: self.depth + 1,
-            values: extend(&self.values, parents, spec, values)?,
+            values,
             texts,
-            directories,
+            parents,
+            rows,
+            listings,
         })
     }
 
@@ -85,6 +100,65 @@ impl Level {
             directories,
         })
     }
+}
+
+/// The directories in those of a level: like a [`Level`], without the paths, since most of them may
+/// not be wanted.
+#[derive(Debug)]
+pub(crate) struct Children {
+    pub(crate) depth: usize,
+    pub(crate) values: RecordBatch,
+    pub(crate) texts: Option<RecordBatch>,
+    /// For each of them which directory of the level it is in,
+    pub(crate) parents: UInt32Array,
+    /// and where it is in the listing of that.
+    rows: Vec<u32>,
+    listings: Vec<Arc<Directories>>,
+}
+
+impl Children {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The directories for which `keep` is true.
+    pub(crate) fn filter(&self, keep: &BooleanArray) -> Result<Level> {
+        let path = |child: usize| {
+            let parent = self.parents.value(child) as usize;
+            self.listings[parent].path(self.rows[child])
+        };
+        let directories = keep.values().set_indices().map(path);
+        let texts = self.texts.as_ref();
+        Ok(Level {
+            depth: self.depth,
+            values: filter_record_batch(&self.values, keep)?,
+            texts: texts
+                .map(|texts| filter_record_batch(texts, keep))
+                .transpose()?,
+            directories: directories.collect::<Result<_>>()?,
+        })
+    }
+}
+
+/// The columns of all listings, one behind the other.
+fn concat_columns(
+    found: &[(Arc<Directories>, Arc<ParsedNames>)],
+    columns: impl Fn(&ParsedNames) -> &[ArrayRef],
+) -> Result<Vec<ArrayRef>> {
+    let Some((_, first)) = found.first() else {
+        return Ok(vec![]);
+    };
+    (0..columns(first).len())
+        .map(|column| {
+            if found.len() == 1 {
+                return Ok(Arc::clone(&columns(first)[column]));
+            }
+            let arrays = found
+                .iter()
+                .map(|(_, names)| columns(names)[column].as_ref());
+            Ok(concat(&arrays.collect::<Vec<_>>())?)
+        })
+        .collect()
 }
 
 /// The rows `parents` of `known` with further columns.

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use datafusion_partitioned_core::{PartitionEstimate, PartitionPredicate};
 
+use crate::listing::Size;
+
 /// A directory level that no walk has seen is taken to have this many directories in each parent.
 const ASSUMED_DIRECTORIES: f64 = 100.0;
 /// A partition that no walk has seen is taken to have this many bytes.
@@ -82,6 +84,44 @@ impl Observed {
             distinct: distinct.map(|distinct| distinct as usize).collect(),
         }
     }
+
+    /// The size of some directories, each given with the number of columns that its path spells.
+    /// One whose size is not known counts as an average one.
+    pub(crate) fn add_up(
+        &self,
+        directories: &[(usize, Option<Size>)],
+        mut distinct: Vec<usize>,
+    ) -> PartitionEstimate {
+        let sums = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes_of_one = sums.bytes.value_or(ASSUMED_BYTES);
+        let (mut partitions, mut bytes) = (0.0, 0.0);
+        for (known, size) in directories {
+            match size {
+                Some(size) => {
+                    partitions += size.partitions as f64;
+                    bytes += size.bytes as f64;
+                }
+                None => {
+                    let missing = sums.levels[*known..].iter();
+                    let below: f64 = missing
+                        .map(|level| level.value_or(ASSUMED_DIRECTORIES))
+                        .product();
+                    partitions += below;
+                    bytes += below * bytes_of_one;
+                }
+            }
+        }
+        let partitions = (partitions as usize).max(1);
+        for distinct in &mut distinct {
+            *distinct = partitions.min(*distinct);
+        }
+        PartitionEstimate {
+            partitions,
+            bytes: Some(bytes as usize),
+            rows: None,
+            distinct,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -104,5 +144,13 @@ mod tests {
         observed.record_bytes(1_000, 10);
         let estimate = observed.estimate(&all);
         assert_eq!((estimate.partitions, estimate.bytes), (15, Some(1_500)));
+
+        let known = Size {
+            partitions: 2,
+            bytes: 7,
+        };
+        let estimate = observed.add_up(&[(1, Some(known)), (1, None), (2, None)], vec![3, 100]);
+        assert_eq!((estimate.partitions, estimate.bytes), (8, Some(607)));
+        assert_eq!(estimate.distinct, [3, 8]);
     }
 }

@@ -15,54 +15,63 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, StringArray, UInt32Array};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array};
+use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::and;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion_partitioned_core::{
-    ListingContext, Mismatch, ParsedLevel, PartitionBatch, PartitionError, PartitionPredicate,
-    PartitionSource,
+    ListingContext, Mismatch, PartitionBatch, PartitionError, PartitionPredicate, PartitionSource,
 };
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
 
-use crate::data_file::{is_data_file, is_hidden, listing_error};
+use crate::data_file::{is_data_file, is_hidden};
 use crate::directory::{OnMismatch, Table};
-use crate::level::{Level, extend, whole_parents};
-use crate::local::{check_local_directory, is_local, list_local_directories};
-
-/// A flat listing is handed on after this many objects.
-const OBJECTS_PER_BATCH: usize = 1024;
+use crate::level::{Children, Level, extend, whole_parents};
+use crate::lister::Lister;
+use crate::listing::{Directories, ParsedNames, Size};
 
 /// One listing of a table of directories.
 pub(crate) struct Walk {
-    pub(crate) table: Arc<Table>,
-    pub(crate) wanted: PartitionPredicate,
-    pub(crate) context: ListingContext,
-    pub(crate) found: Found,
+    table: Arc<Table>,
+    wanted: PartitionPredicate,
+    context: ListingContext,
+    found: Found,
 }
 
 /// What a walk has come across.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+struct Found {
     partitions: AtomicUsize,
     /// Whether there was a data file above the last partition level.
     misplaced: AtomicBool,
 }
 
 impl Walk {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        wanted: PartitionPredicate,
+        context: ListingContext,
+    ) -> Self {
+        Self {
+            table,
+            wanted,
+            context,
+            found: Found::default(),
+        }
+    }
+
     pub(crate) fn run(self) -> BoxStream<'static, Result<PartitionBatch>> {
         let concurrency = self.context.concurrency;
         let walk = Arc::new(self);
         stream::once(async move {
-            let store = walk.context.runtime.object_store(&walk.table.store_url)?;
-            if is_local(store.as_ref()) {
-                for root in &walk.table.roots {
-                    check_local_directory(root).map_err(|error| walk.error(root, error))?;
-                }
+            let lister = Lister::try_new(&walk.table.store_url, &walk.context)?;
+            for root in &walk.table.roots {
+                lister.check(root)?;
             }
-            let levels = walk.descend(&store).await?;
+            let levels = walk.descend(&lister).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.
             let is_whole_table = levels.iter().all(Level::is_root);
             let (deferred, levels): (Vec<_>, Vec<_>) = levels
@@ -82,7 +91,7 @@ impl Walk {
                 .filter_map(|checked| std::future::ready(checked.err().map(Err)))
                 .take(usize::from(is_whole_table));
             let batches = stream::iter(directories)
-                .map(move |(level, row)| walk.list_below(&store, &level, row))
+                .map(move |(level, row)| walk.list_below(&lister, &level, row))
                 .flatten_unordered(concurrency);
             Ok::<_, DataFusionError>(deferred.chain(batches).chain(check))
         })
@@ -90,19 +99,38 @@ impl Walk {
         .boxed()
     }
 
+    /// How much the directories hold that would be listed flat, with their depth; `None` for those
+    /// of which the cache of `lister` does not know it.
+    ///
+    /// # Errors
+    /// When `lister` makes no requests and cannot tell which directories these are.
+    pub(crate) async fn remembered_sizes(
+        &self,
+        lister: &Lister,
+    ) -> Result<Vec<(usize, Option<Size>)>> {
+        let levels = self.descend(lister).await?;
+        let sizes = levels.iter().flat_map(|level| {
+            let directories = level.directories.iter();
+            directories.map(|directory| (level.depth, lister.remembered_size(directory)))
+        });
+        Ok(sizes.collect())
+    }
+
     /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
     /// flat, by their level, or the partitions themselves when their files are looked for later.
-    async fn descend(&self, store: &Arc<dyn ObjectStore>) -> Result<Vec<Level>> {
+    async fn descend(&self, lister: &Lister) -> Result<Vec<Level>> {
         let table = &self.table;
         let roots = Level::roots(
             &table.spec,
             table.roots.clone(),
             table.text_filter.is_some(),
         )?;
-        let wanted = self.wanted(&roots)?;
+        let wanted = self.wanted(&roots.values, roots.texts.as_ref())?;
         let mut level = roots.filter(&wanted)?;
         for depth in 0..table.layout.levels() {
-            if level.directories.is_empty() || !self.goes_below(&level, level.directories.len()) {
+            let columns = level.values.num_columns();
+            let count = level.directories.len();
+            if count == 0 || !self.goes_below(level.depth, columns, count) {
                 break;
             }
             if let Some(name) = table.layout.fixed_name(depth) {
@@ -113,14 +141,16 @@ impl Walk {
                 }
                 continue;
             }
-            let (children, parents) = self.list_level(store, &level).await?;
-            if level.is_root() && children.directories.is_empty() {
+            let children = self.list_level(lister, &level).await?;
+            if level.is_root() && children.is_empty() {
                 // Nothing to choose from: what is there instead?
                 break;
             }
-            let wanted = self.wanted(&children)?;
-            if !self.goes_below(&children, wanted.true_count()) {
-                let (whole, rest) = whole_parents(&wanted, &parents, level.directories.len());
+            let wanted = self.wanted(&children.values, children.texts.as_ref())?;
+            let columns = children.values.num_columns();
+            if !self.goes_below(children.depth, columns, wanted.true_count()) {
+                let parents = level.directories.len();
+                let (whole, rest) = whole_parents(&wanted, &children.parents, parents);
                 return Ok(vec![level.filter(&whole)?, children.filter(&rest)?]);
             }
             level = children.filter(&wanted)?;
@@ -128,16 +158,20 @@ impl Walk {
         Ok(vec![level])
     }
 
-    /// Whether to go on level by level below `directories` of the directories of `level`: a predicate
-    /// restricts a deeper level, or only names are asked for and these directories can be listed at
-    /// once.
-    fn goes_below(&self, level: &Level, directories: usize) -> bool {
-        let first = level.values.num_columns();
+    /// Whether anything restricts a column with index `first` or above.
+    fn constrains_from(&self, first: usize) -> bool {
         let text_filter = self.table.text_filter.as_ref();
         self.wanted.constrains_from(first)
             || text_filter.is_some_and(|filter| filter.constrains_from(first))
+    }
+
+    /// Whether to go on level by level below `directories` directories at `depth`, whose paths spell
+    /// `columns` columns: something restricts a deeper level, or only names are asked for and so few
+    /// can be listed at once.
+    fn goes_below(&self, depth: usize, columns: usize, directories: usize) -> bool {
+        self.constrains_from(columns)
             || (self.defers_files()
-                && (self.is_last(level) || directories <= self.context.concurrency))
+                && (depth == self.table.layout.levels() || directories <= self.context.concurrency))
     }
 
     /// Whether to leave the files to the reader, which does not know what selects them.
@@ -169,14 +203,15 @@ impl Walk {
 
     /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a
     /// directory may hold no rows at all, so the error is reported once there are some.
-    fn wanted(&self, level: &Level) -> Result<BooleanArray> {
-        let all = || BooleanArray::from(vec![true; level.directories.len()]);
-        let by_text = match (&self.table.text_filter, &level.texts) {
+    fn wanted(&self, values: &RecordBatch, texts: Option<&RecordBatch>) -> Result<BooleanArray> {
+        let _timer = self.context.metrics.listing_time.timer();
+        let all = || BooleanArray::new(BooleanBuffer::new_set(values.num_rows()), None);
+        let by_text = match (&self.table.text_filter, texts) {
             (Some(filter), Some(texts)) => filter.evaluate(texts).ok(),
             _ => None,
         };
         let mut keep = by_text.map_or_else(all, |pruned| pruned.keep);
-        if let Ok(pruned) = self.wanted.evaluate(&level.values) {
+        if let Ok(pruned) = self.wanted.evaluate(values) {
             self.context.metrics.record_pruned(&pruned);
             keep = and(&keep, &pruned.keep)?;
         }
@@ -185,62 +220,59 @@ impl Walk {
         Ok(keep)
     }
 
-    /// Lists all directories of `level`. Returns those in them and for each of these the row of its
-    /// parent.
-    async fn list_level(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        level: &Level,
-    ) -> Result<(Level, UInt32Array)> {
-        let listings: Vec<Vec<Path>> = stream::iter(level.directories.iter().cloned())
-            .map(|directory| self.list_directories(Arc::clone(store), directory, level.depth))
+    /// The directories in those of `level`.
+    async fn list_level(&self, lister: &Lister, level: &Level) -> Result<Children> {
+        let listings: Vec<Arc<Directories>> = stream::iter(level.directories.iter().cloned())
+            .map(|directory| async move { lister.directories(&directory).await })
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
-        let found = listings
-            .into_iter()
-            .enumerate()
-            .flat_map(|(parent, found)| found.into_iter().map(move |path| (parent as u32, path)));
-        let (mut parents, mut directories): (Vec<u32>, Vec<Path>) = found.unzip();
+        let mut parsed = Vec::with_capacity(listings.len());
+        for directories in listings {
+            let mut names = self.parse(level.depth, &directories)?;
+            if !names.mismatches.is_empty() {
+                let keep = self
+                    .without_mismatches(lister, &names, &directories, level.depth)
+                    .await?;
+                names = Arc::new(names.filter(&keep)?);
+            }
+            parsed.push((directories, names));
+        }
+        let _timer = self.context.metrics.listing_time.timer();
+        let children = level.children(parsed, &self.table.spec, self.table.text_spec())?;
         self.table.observed.record_directories(
             level.depth,
-            directories.len(),
+            children.values.num_rows(),
             level.directories.len(),
         );
-
-        let mut parsed = self.parse(level.depth, &directories)?;
-        if !parsed.mismatches.is_empty() {
-            let fits = self
-                .without_mismatches(store, &parsed, &directories, level.depth)
-                .await?;
-            let mut keep = fits.iter().copied();
-            parents.retain(|_| keep.next().unwrap_or(true));
-            let mut keep = fits.iter().copied();
-            directories.retain(|_| keep.next().unwrap_or(true));
-            parsed = self.parse(level.depth, &directories)?;
-        }
-        let parents = UInt32Array::from(parents);
-        let children = level.child(
-            &parents,
-            directories,
-            &self.table.spec,
-            self.table.text_spec(),
-            parsed.values,
-            as_array_refs(parsed.texts),
-        )?;
-        Ok((children, parents))
+        Ok(children)
     }
 
-    /// The values that the last names of `directories` spell, which are in a directory at `depth`.
-    fn parse(&self, depth: usize, directories: &[Path]) -> Result<ParsedLevel> {
+    /// The names of those of `directories`, which are in a directory at `depth`, that are not hidden,
+    /// with the values that they spell.
+    fn parse(&self, depth: usize, directories: &Directories) -> Result<Arc<ParsedNames>> {
+        let layout = &self.table.layout;
+        if let Some(parsed) = directories.parsed(layout, depth) {
+            return Ok(parsed);
+        }
         let _timer = self.context.metrics.listing_time.timer();
-        let names: Vec<&str> = directories
-            .iter()
-            .map(|directory| name_from_end(directory, 0))
-            .collect();
-        self.table
-            .layout
-            .parse(depth, &names, |row| self.table.url_of(&directories[row]))
+        let is_visible = |(_, name): &(u32, &str)| !is_hidden(name) || layout.claims(depth, name);
+        let (rows, names): (Vec<u32>, Vec<&str>) =
+            (0..).zip(directories.names()).filter(is_visible).unzip();
+        let parsed = layout.parse(depth, &names, |row| {
+            let path = directories.path(rows[row]);
+            path.map_or_else(|_| names[row].to_owned(), |path| self.table.url_of(&path))
+        })?;
+        let parsed = Arc::new(ParsedNames {
+            rows,
+            values: parsed.values,
+            texts: as_array_refs(parsed.texts),
+            mismatches: parsed.mismatches,
+        });
+        if parsed.mismatches.is_empty() {
+            directories.set_parsed(layout, depth, &parsed);
+        }
+        Ok(parsed)
     }
 
     /// Which directories remain when some do not fit the layout or their column's type. As an error
@@ -248,39 +280,35 @@ impl Walk {
     /// otherwise.
     async fn without_mismatches(
         &self,
-        store: &Arc<dyn ObjectStore>,
-        parsed: &ParsedLevel,
-        directories: &[Path],
+        lister: &Lister,
+        names: &ParsedNames,
+        directories: &Directories,
         depth: usize,
-    ) -> Result<Vec<bool>> {
-        let mut keep = vec![true; directories.len()];
-        for mismatch in &parsed.mismatches {
-            let directory = &directories[mismatch.row];
+    ) -> Result<BooleanArray> {
+        let mut keep = vec![true; names.rows.len()];
+        for mismatch in &names.mismatches {
+            let directory = directories.path(names.rows[mismatch.row])?;
             match self.table.on_mismatch.of(mismatch) {
                 OnMismatch::Null => continue,
                 OnMismatch::Skip => self.context.metrics.partitions_mismatched.add(1),
-                OnMismatch::Error if self.has_data(store, directory, depth + 1).await? => {
+                OnMismatch::Error if self.has_data(lister, &directory, depth + 1).await? => {
                     return plan_mismatch(mismatch);
                 }
                 OnMismatch::Error => {}
             }
             keep[mismatch.row] = false;
         }
-        Ok(keep)
+        Ok(keep.into())
     }
 
     /// Whether there is a data file below `directory`, which is `depth` levels below the root.
-    async fn has_data(
-        &self,
-        store: &Arc<dyn ObjectStore>,
-        directory: &Path,
-        depth: usize,
-    ) -> Result<bool> {
-        self.context.metrics.list_requests.add(1);
-        let mut objects = store.list(Some(directory));
-        while let Some(object) = objects.next().await {
-            let object = object.map_err(|error| self.error(directory, error))?;
-            if self.is_data(directory, depth, &object) {
+    async fn has_data(&self, lister: &Lister, directory: &Path, depth: usize) -> Result<bool> {
+        let mut batches = lister.objects(directory);
+        while let Some(objects) = batches.try_next().await? {
+            if objects
+                .iter()
+                .any(|object| self.is_data(directory, depth, object))
+            {
                 return Ok(true);
             }
         }
@@ -299,54 +327,21 @@ impl Walk {
             && self.table.is_selected(object)
     }
 
-    /// The directories in `directory`, which is at `depth`, that are not hidden.
-    async fn list_directories(
-        &self,
-        store: Arc<dyn ObjectStore>,
-        directory: Path,
-        depth: usize,
-    ) -> Result<Vec<Path>> {
-        self.context.metrics.list_requests.add(1);
-        let listing = if is_local(store.as_ref()) {
-            list_local_directories(directory.clone()).await
-        } else {
-            let listing = store.list_with_delimiter(Some(&directory)).await;
-            listing.map(|listing| listing.common_prefixes)
-        };
-        let directories = listing.map_err(|error| self.error(&directory, error))?;
-        let is_visible = |directory: &Path| {
-            directory
-                .filename()
-                .is_some_and(|name| !is_hidden(name) || self.table.layout.claims(depth, name))
-        };
-        Ok(directories.into_iter().filter(is_visible).collect())
-    }
-
     /// All partitions below directory `row` of `level`, from one flat listing.
     fn list_below(
         self: &Arc<Self>,
-        store: &Arc<dyn ObjectStore>,
+        lister: &Lister,
         level: &Arc<Level>,
         row: usize,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let directory = level.directories[row].clone();
-        let (store, level, walk) = (Arc::clone(store), Arc::clone(level), Arc::clone(self));
-        // The listing starts when this is first polled.
-        stream::once(async move {
-            walk.context.metrics.list_requests.add(1);
-            let objects = store.list(Some(&directory));
-            let failed = Arc::clone(&walk);
-            let chunks = objects
-                .map_err(move |error| failed.error(&directory, error))
-                .try_chunks(OBJECTS_PER_BATCH)
-                .map_err(|error| error.1);
-            chunks.try_filter_map(move |objects| {
-                let batch = walk.partitions(&level, row, objects);
+        let (level, walk) = (Arc::clone(level), Arc::clone(self));
+        lister
+            .objects(&level.directories[row])
+            .try_filter_map(move |objects| {
+                let batch = walk.partitions(&level, row, &objects);
                 std::future::ready(batch.map(|batch| (!batch.is_empty()).then_some(batch)))
             })
-        })
-        .flatten()
-        .boxed()
+            .boxed()
     }
 
     /// Groups the data files among `objects` into partitions below directory `row` of `level`.
@@ -354,7 +349,7 @@ impl Walk {
         &self,
         level: &Level,
         row: usize,
-        objects: Vec<ObjectMeta>,
+        objects: &[ObjectMeta],
     ) -> Result<PartitionBatch> {
         let _timer = self.context.metrics.listing_time.timer();
         let table = &self.table;
@@ -365,8 +360,8 @@ impl Walk {
         let mut sources: Vec<PartitionSource> = vec![];
         let mut bytes = 0;
         for object in objects {
-            if !self.is_data(directory, level.depth, &object) {
-                if is_data_file(directory, &object, |_, _| false) {
+            if !self.is_data(directory, level.depth, object) {
+                if is_data_file(directory, object, |_, _| false) {
                     self.found.misplaced.store(true, Ordering::Relaxed);
                 }
                 continue;
@@ -375,9 +370,11 @@ impl Walk {
             let location = Path::from_iter(object.location.parts().take(end));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
-                    last.objects.get_or_insert_default().push(object);
+                    last.objects.get_or_insert_default().push(object.clone());
                 }
-                _ => sources.push(PartitionSource::new(location).with_objects(vec![object])),
+                _ => {
+                    sources.push(PartitionSource::new(location).with_objects(vec![object.clone()]))
+                }
             }
         }
         if !sources.is_empty() {
@@ -444,10 +441,6 @@ impl Walk {
             self.table.describe_roots(),
             self.table.layout.example()
         )
-    }
-
-    fn error(&self, directory: &Path, error: object_store::Error) -> DataFusionError {
-        listing_error(&self.table.store_url, directory, error)
     }
 }
 

@@ -4,10 +4,14 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::prelude::SessionConfig;
 use futures::stream::BoxStream;
 
+use crate::options::PartitionedOptions;
 use crate::predicate::PartitionPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::{PartitionBatch, PartitionSpec};
@@ -43,7 +47,7 @@ pub trait PartitionCatalog: Debug + Send + Sync {
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        runtime: &RuntimeEnv,
+        context: &ListingContext,
     ) -> Result<PartitionEstimate>;
 
     /// The same partitions less those whose texts do not satisfy `filter`, a predicate over the
@@ -58,11 +62,13 @@ pub trait PartitionCatalog: Debug + Send + Sync {
     fn describe(&self) -> String;
 }
 
-/// What a catalog may use while it lists.
+/// What a catalog may use while it lists or estimates.
 #[derive(Debug, Clone)]
 pub struct ListingContext {
     /// Holds the object stores.
     pub runtime: Arc<RuntimeEnv>,
+    /// The options and the extensions of the session.
+    pub config: SessionConfig,
     /// How many requests to keep in flight, at least 1.
     pub concurrency: usize,
     /// Whether the query is likely to read few of the partitions. The catalog may then return
@@ -71,6 +77,29 @@ pub struct ListingContext {
     pub defer_files: bool,
     /// Where to count requests and what was dropped.
     pub metrics: ScanMetrics,
+}
+
+impl ListingContext {
+    /// The context of an execution in a session with the options `config`.
+    pub fn new(runtime: Arc<RuntimeEnv>, config: SessionConfig, metrics: ScanMetrics) -> Self {
+        let options = PartitionedOptions::from_config(config.options());
+        Self {
+            runtime,
+            config,
+            concurrency: options.list_concurrency.max(1),
+            defer_files: false,
+            metrics,
+        }
+    }
+
+    /// The context of what happens while a statement is planned. Nobody sees its metrics.
+    pub fn for_planning(session: &dyn Session) -> Self {
+        Self::new(
+            Arc::clone(session.runtime_env()),
+            session.config().clone(),
+            ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
+        )
+    }
 }
 
 /// A guess at the size of a set of partitions.

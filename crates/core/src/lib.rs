@@ -43,6 +43,7 @@ mod scan;
 mod spec;
 mod text;
 mod text_filtered;
+mod units;
 
 pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 pub use dynamic_filter::{DynamicPartitionFilter, KeySlot};
@@ -54,7 +55,7 @@ pub use layout::{
     unescape_path_name,
 };
 pub use memory::MemoryCatalog;
-pub use options::{DynamicFilterOptions, PartitionedOptions};
+pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use order::PartitionOrder;
 pub use predicate::{PartitionPredicate, Pruned};
 pub use reader::{Division, PartitionReader, ReadContext};
@@ -63,3 +64,4 @@ pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded,
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;
+pub use units::{ByteSize, TimeToLive};

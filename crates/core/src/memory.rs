@@ -1,16 +1,19 @@
 //! [`MemoryCatalog`]: a fixed set of partitions.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::{Result, plan_err};
-use datafusion::execution::runtime_env::RuntimeEnv;
-use futures::StreamExt;
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
 
 use crate::catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 use crate::predicate::PartitionPredicate;
 use crate::spec::{Partition, PartitionBatch, PartitionSpec};
+
+/// The predicate is asked about this many partitions at a time.
+const PARTITIONS_PER_BATCH: usize = 8192;
 
 /// A catalog of partitions that are given when it is made, each with a location of its own.
 ///
@@ -26,7 +29,7 @@ use crate::spec::{Partition, PartitionBatch, PartitionSpec};
 #[derive(Debug, Clone)]
 pub struct MemoryCatalog {
     spec: PartitionSpec,
-    partitions: PartitionBatch,
+    partitions: Arc<PartitionBatch>,
 }
 
 impl MemoryCatalog {
@@ -39,7 +42,33 @@ impl MemoryCatalog {
     pub fn try_new(spec: PartitionSpec, partitions: &[Partition]) -> Result<Self> {
         check_locations(partitions)?;
         let partitions = PartitionBatch::from_partitions(&spec, partitions)?;
-        Ok(Self { spec, partitions })
+        Self::from_batch(spec, partitions)
+    }
+
+    /// A catalog of exactly the partitions of a batch: for very many of them, which need less
+    /// memory in columns.
+    ///
+    /// # Errors
+    /// When the columns of the batch have other types than those of `spec`.
+    pub fn from_batch(spec: PartitionSpec, partitions: PartitionBatch) -> Result<Self> {
+        let found = partitions.values().schema_ref().fields();
+        let expected = spec.fields();
+        let is_of_spec = found.len() == expected.len()
+            && found
+                .iter()
+                .zip(expected)
+                .all(|(found, expected)| found.data_type() == expected.data_type());
+        if !is_of_spec {
+            return plan_err!(
+                "the values of the partitions have the types {:?}, but the partition columns {:?}",
+                found.iter().map(|f| f.data_type()).collect::<Vec<_>>(),
+                expected.iter().map(|f| f.data_type()).collect::<Vec<_>>()
+            );
+        }
+        Ok(Self {
+            spec,
+            partitions: Arc::new(partitions),
+        })
     }
 }
 
@@ -82,40 +111,37 @@ impl PartitionCatalog for MemoryCatalog {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let partitions = self.partitions.clone();
-        stream::once(async move {
-            let pruned = wanted.evaluate(partitions.values())?;
-            context.metrics.record_pruned(&pruned);
-            partitions.filter(&pruned.keep)
-        })
-        .boxed()
+        let partitions = Arc::clone(&self.partitions);
+        stream::iter((0..partitions.len()).step_by(PARTITIONS_PER_BATCH))
+            .map(move |start| {
+                let length = PARTITIONS_PER_BATCH.min(partitions.len() - start);
+                let pruned = wanted.evaluate(&partitions.values().slice(start, length))?;
+                context.metrics.record_pruned(&pruned);
+                let rows = pruned.keep.values().set_indices();
+                let rows: Vec<u32> = rows.map(|row| (start + row) as u32).collect();
+                partitions.take(&rows)
+            })
+            .try_filter(|batch| std::future::ready(!batch.is_empty()))
+            .boxed()
     }
 
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        _runtime: &RuntimeEnv,
+        _context: &ListingContext,
     ) -> Result<PartitionEstimate> {
         let pruned = wanted.evaluate(self.partitions.values())?;
-        let kept = self.partitions.clone().filter(&pruned.keep)?;
+        let sources = self.partitions.sources();
+        let kept = || pruned.keep.values().set_indices();
         // Bytes are known when the files of every partition are.
-        let bytes = kept.sources().iter().try_fold(0_usize, |bytes, source| {
-            let objects = source.objects.as_ref()?;
-            Some(
-                bytes
-                    + objects
-                        .iter()
-                        .map(|object| object.size as usize)
-                        .sum::<usize>(),
-            )
+        let bytes = kept().try_fold(0_usize, |bytes, row| {
+            let objects = sources[row].objects.iter().flatten();
+            let size = objects.map(|object| object.size as usize).sum::<usize>();
+            sources[row].objects.as_ref().map(|_| bytes + size)
         });
-        let rows = kept
-            .sources()
-            .iter()
-            .map(|source| source.rows.map(usize::from))
-            .sum();
+        let rows = kept().map(|row| sources[row].rows.map(usize::from)).sum();
         Ok(PartitionEstimate {
-            partitions: kept.len(),
+            partitions: pruned.keep.true_count(),
             bytes,
             rows,
             distinct: vec![],
@@ -124,5 +150,66 @@ impl PartitionCatalog for MemoryCatalog {
 
     fn describe(&self) -> String {
         format!("memory({} partitions)", self.partitions.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{Int32Array, RecordBatch};
+    use datafusion::arrow::datatypes::{DataType, Field};
+    use datafusion::logical_expr::Operator;
+    use datafusion::physical_expr::expressions::{binary, col, lit};
+    use datafusion::prelude::SessionContext;
+    use object_store::path::Path;
+
+    use super::*;
+    use crate::spec::PartitionSource;
+
+    fn spec(data_type: DataType) -> PartitionSpec {
+        PartitionSpec::try_new(vec![Field::new("p", data_type, true)]).unwrap()
+    }
+
+    fn batch(partitions: i32) -> PartitionBatch {
+        let values = Int32Array::from_iter_values(0..partitions);
+        let schema = Arc::clone(spec(DataType::Int32).schema());
+        let values = RecordBatch::try_new(schema, vec![Arc::new(values)]).unwrap();
+        let sources = (0..partitions).map(|p| PartitionSource::new(Path::from(format!("{p}"))));
+        PartitionBatch::try_new(values, sources.collect()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn survivors_come_in_batches_and_nothing_else_is_copied() {
+        let spec = spec(DataType::Int32);
+        let catalog = MemoryCatalog::from_batch(spec.clone(), batch(20_000)).unwrap();
+        let context = ListingContext::for_planning(&SessionContext::new().state());
+        let list = |wanted| {
+            catalog
+                .list(wanted, context.clone())
+                .try_collect::<Vec<_>>()
+        };
+
+        let all = list(PartitionPredicate::all(&spec)).await.unwrap();
+        let sizes: Vec<_> = all.iter().map(PartitionBatch::len).collect();
+        assert_eq!(sizes, [8192, 8192, 3616]);
+
+        let filter = binary(
+            col("p", spec.schema()).unwrap(),
+            Operator::GtEq,
+            lit(19_998_i32),
+            spec.schema(),
+        );
+        let wanted = PartitionPredicate::all(&spec).with_filter(&filter.unwrap());
+        let found = list(wanted.clone()).await.unwrap();
+        let found: Vec<_> = found.iter().flat_map(PartitionBatch::sources).collect();
+        let locations: Vec<_> = found.iter().map(|s| s.location.as_ref()).collect();
+        assert_eq!(locations, ["19998", "19999"]);
+        let estimate = catalog.estimate(&wanted, &context).await.unwrap();
+        assert_eq!((estimate.partitions, estimate.bytes), (2, None));
+    }
+
+    #[test]
+    fn values_of_another_type_are_refused() {
+        let error = MemoryCatalog::from_batch(spec(DataType::Utf8), batch(1)).unwrap_err();
+        assert!(error.to_string().contains("[Int32]"), "{error}");
     }
 }

@@ -8,6 +8,8 @@ use datafusion::common::config::{
 };
 use datafusion::common::{Result, config_namespace};
 
+use crate::units::{ByteSize, TimeToLive};
+
 config_namespace! {
     /// Options of dynamic partition filters: `partitioned.dynamic_filter.*`.
     pub struct DynamicFilterOptions {
@@ -19,6 +21,21 @@ config_namespace! {
         /// is described by the smallest and largest value of each key column instead, which
         /// prunes less. 0 keeps no tuples at all. Default: 100000
         pub max_keys: usize, default = 100_000
+    }
+}
+
+config_namespace! {
+    /// Options of the listing cache: `partitioned.list_cache.*`.
+    pub struct ListCacheOptions {
+        /// How old a remembered listing may be to be used instead of a request, such as `30s`,
+        /// `5m` or `1h`. Files that have come or gone since then are not noticed, so that an answer
+        /// can be out of date. 0 neither uses nor remembers listings. Default: 0s
+        pub ttl: TimeToLive, default = TimeToLive::default()
+
+        /// How many bytes the remembered listings of the session may take, such as `512K`, `100M`
+        /// or `2G`. The least recently used ones give way; a listing that is larger by itself is
+        /// not remembered. Default: 64M
+        pub limit: ByteSize, default = ByteSize::new(64 << 20)
     }
 }
 
@@ -46,6 +63,9 @@ config_namespace! {
 
         /// How many LIST requests one scan keeps in flight. 0 counts as 1. Default: 32
         pub list_concurrency: usize, default = 32
+
+        /// The listing cache
+        pub list_cache: ListCacheOptions, default = ListCacheOptions::default()
 
         /// Dynamic partition filters
         pub dynamic_filter: DynamicFilterOptions, default = DynamicFilterOptions::default()

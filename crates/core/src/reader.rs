@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::Result;
-use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSource;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::DisplayFormatType;
+use datafusion::prelude::SessionConfig;
 
+use crate::catalog::ListingContext;
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
 
@@ -62,8 +63,8 @@ pub trait PartitionReader: Debug + Send + Sync {
 pub struct ReadContext {
     /// Holds the object stores.
     pub runtime: Arc<RuntimeEnv>,
-    /// The options of the session.
-    pub config: Arc<ConfigOptions>,
+    /// The options and the extensions of the session.
+    pub config: SessionConfig,
     /// How many streams take units of work.
     pub streams: usize,
     /// How many requests to keep in flight, at least 1.
@@ -72,6 +73,19 @@ pub struct ReadContext {
     pub division: Division,
     /// Where to count files.
     pub metrics: ScanMetrics,
+}
+
+impl ReadContext {
+    /// The same for whoever lists the files of a partition.
+    pub fn listing(&self) -> ListingContext {
+        ListingContext {
+            runtime: Arc::clone(&self.runtime),
+            config: self.config.clone(),
+            concurrency: self.concurrency,
+            defer_files: false,
+            metrics: self.metrics.clone(),
+        }
+    }
 }
 
 /// How a [`PartitionReader`] divides partitions into units of work: the output partitions of the

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, StringArray};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
@@ -67,9 +66,9 @@ impl PartitionCatalog for TextFilteredCatalog {
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        runtime: &RuntimeEnv,
+        context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        self.inner.estimate(wanted, runtime).await
+        self.inner.estimate(wanted, context).await
     }
 
     fn describe(&self) -> String {

@@ -47,7 +47,7 @@ mod session;
 
 /// What most programs need.
 pub mod prelude {
-    pub use crate::session::PartitionedSessionExt;
+    pub use crate::session::{PartitionedSession, PartitionedSessionExt};
     pub use datafusion_partitioned_core::PartitionedOptions;
 }
 
@@ -57,4 +57,4 @@ pub use datafusion_partitioned_core as core;
 pub use datafusion_partitioned_core::PartitionedOptions;
 pub use datafusion_partitioned_dynamic_filter as dynamic_filter;
 pub use datafusion_partitioned_table as table;
-pub use session::PartitionedSessionExt;
+pub use session::{PartitionedSession, PartitionedSessionExt};

@@ -8,6 +8,7 @@ use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
 use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
@@ -28,9 +29,9 @@ use datafusion_partitioned_table::{
 /// let context = SessionContext::new_with_state(state);
 /// ```
 pub trait PartitionedSessionExt: Sized {
-    /// Adds the connector `filesystem`, the session options `partitioned.*` and the optimizer rules
-    /// for filters that are known at run time and for aggregates over partition columns. What the
-    /// session has already stays as it is; a session that
+    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache, and the
+    /// optimizer rules for filters that are known at run time and for aggregates over partition
+    /// columns. What the session has already stays as it is; a session that
     /// has been extended before is not changed.
     ///
     /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
@@ -40,6 +41,36 @@ pub trait PartitionedSessionExt: Sized {
     /// Like [`Self::with_partitioned`], with exactly the connectors of `registry`. They replace those
     /// that the session may have already.
     fn with_partitioned_connectors(self, registry: &Arc<ConnectorRegistry>) -> Self;
+}
+
+/// What a session that was extended by [`PartitionedSessionExt`] offers.
+///
+/// ```
+/// # use datafusion::datasource::listing::ListingTableUrl;
+/// # use datafusion::prelude::*;
+/// use datafusion_partitioned::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::error::Result<()> {
+/// let context = SessionContext::new().with_partitioned();
+/// context.sql("SET partitioned.list_cache.ttl = '10m'").await?;
+/// // Some queries later, and after files were added to one day:
+/// if let Some(listings) = context.listing_cache() {
+///     listings.invalidate(&ListingTableUrl::parse("s3://lake/sales/day=2024-06-01/")?);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub trait PartitionedSession {
+    /// The listings that queries of this session remember and use when
+    /// `partitioned.list_cache.ttl` is above zero. `None` in a session that was not extended.
+    fn listing_cache(&self) -> Option<Arc<ListingCache>>;
+}
+
+impl PartitionedSession for SessionContext {
+    fn listing_cache(&self) -> Option<Arc<ListingCache>> {
+        self.state_ref().read().config().get_extension()
+    }
 }
 
 impl PartitionedSessionExt for SessionStateBuilder {
@@ -88,7 +119,11 @@ fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
 
 type Rules = [Arc<dyn PhysicalOptimizerRule + Send + Sync>];
 
+/// Adds the session options and the listing cache.
 fn add_options(config: &mut SessionConfig) {
+    if config.get_extension::<ListingCache>().is_none() {
+        config.set_extension(Arc::new(ListingCache::default()));
+    }
     let extensions = &mut config.options_mut().extensions;
     if extensions.get::<PartitionedOptions>().is_none() {
         extensions.insert(PartitionedOptions::default());

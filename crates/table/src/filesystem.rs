@@ -8,7 +8,7 @@ use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
-use datafusion_partitioned_catalog::DirectoryCatalog;
+use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
 use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescription};
 use datafusion_partitioned_core::PartitionSpec;
 
@@ -52,6 +52,12 @@ impl Connector for FilesystemConnector {
         let options = DirectoryOptions::try_new(context.options())?;
         let format = TableFormat::try_new(context, state, &self.options())?;
         let roots = roots(context)?;
+        // A new table starts with what is there now.
+        if let Some(listings) = session.config().get_extension::<ListingCache>() {
+            for root in &roots {
+                listings.invalidate(root);
+            }
+        }
 
         let catalog = |spec: &PartitionSpec| {
             DirectoryCatalog::try_new(&roots, spec.clone(), options.layout(spec)?)?

@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, plan_err};
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_partitioned_catalog::DirectoryCatalog;
 use datafusion_partitioned_connector::ConnectorContext;
 use datafusion_partitioned_core::{
     ListingContext, PartitionBatch, PartitionCatalog, PartitionPredicate, PartitionSpec,
-    ScanMetrics,
 };
 use futures::StreamExt;
 use object_store::ObjectMeta;
@@ -40,10 +38,8 @@ pub(crate) async fn infer_columns(
         // Of names only the text is of interest.
         let untyped = columns.untyped_spec()?;
         let listing = ListingContext {
-            runtime: Arc::clone(context.session().runtime_env()),
             concurrency: 1,
-            defer_files: false,
-            metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
+            ..ListingContext::for_planning(context.session())
         };
         let mut batches = catalog(&untyped)?.list(PartitionPredicate::all(&untyped), listing);
         while let Some(batch) = batches.next().await {

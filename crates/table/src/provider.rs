@@ -24,8 +24,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder, PartitionPredicate,
-    PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
+    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
+    PartitionPredicate, PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
 };
 
 use crate::files::FileReadOptions;
@@ -351,10 +351,8 @@ impl PartitionedTableProvider {
         limit: Option<usize>,
         limits: PartitionLimits,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let estimate = self
-            .catalog
-            .estimate(&predicate, session.runtime_env())
-            .await?;
+        let context = ListingContext::for_planning(session);
+        let estimate = self.catalog.estimate(&predicate, &context).await?;
         let statistics = self.statistics(estimate);
         let template = self
             .template(session, projection, filters, limit, statistics)

@@ -12,7 +12,7 @@ use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanC
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
-use datafusion_partitioned_catalog::list_data_files;
+use datafusion_partitioned_catalog::{Lister, list_data_files};
 use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, ReadContext};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
@@ -90,6 +90,7 @@ impl FilePartitionReader {
         partitions: &PartitionBatch,
         context: &ReadContext,
     ) -> Result<Vec<Vec<PartitionedFile>>> {
+        let lister = &Lister::try_new(&config.object_store_url, &context.listing())?;
         let listings = partitions
             .sources()
             .iter()
@@ -98,9 +99,7 @@ impl FilePartitionReader {
                 if let Some(objects) = source.objects {
                     return Ok(objects);
                 }
-                let store = context.runtime.object_store(&config.object_store_url)?;
-                context.metrics.list_requests.add(1);
-                list_data_files(store.as_ref(), &config.object_store_url, &source.location).await
+                list_data_files(lister, &source.location).await
             });
         let objects: Vec<Vec<ObjectMeta>> = stream::iter(listings)
             .buffered(context.concurrency)
@@ -243,7 +242,7 @@ impl FileDivision<'_> {
             .into_iter()
             .partition(|file| self.source.is_splittable(file));
         let uncut = FileGroup::new(uncut).split_files(units);
-        let optimizer = &self.context.config.optimizer;
+        let optimizer = &self.context.config.options().optimizer;
         let whole = self.with_groups(vec![FileGroup::new(files)]);
         let cut = match optimizer.repartition_file_scans {
             true => whole.repartitioned(units, optimizer.repartition_file_min_size, None)?,

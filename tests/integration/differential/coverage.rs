@@ -27,6 +27,8 @@ pub(super) struct Coverage {
     pruned_static: usize,
     pruned_dynamic: usize,
     pruned_by_bounds: usize,
+    /// With directories that the listing cache knew.
+    pruned_from_cache: usize,
     /// Without `enable_file_stream_work_stealing`, where each output partition lists for itself.
     pruned_without_stealing: usize,
     /// By the type of the join and whether its build side is collected into one partition.
@@ -48,6 +50,7 @@ impl Coverage {
         self.pruned_dynamic += 1;
         let overflowed = node_metric(plan, "PartitionKeyCollectorExec", "key_set_overflowed");
         self.pruned_by_bounds += usize::from(overflowed > 0);
+        self.pruned_from_cache += usize::from(scan_metric(plan, "list_cache_hits") > 0);
         self.pruned_without_stealing += usize::from(!settings.work_stealing);
         let mut joins = HashSet::new();
         joins_with_filters(plan, &mut joins);
@@ -71,6 +74,10 @@ impl Coverage {
         );
         assert!(self.pruned_by_bounds > 0, "no pruning by bounds");
         assert!(
+            self.pruned_from_cache > 0,
+            "no pruning with the listing cache"
+        );
+        assert!(
             self.pruned_without_stealing > 0,
             "no pruning without work stealing"
         );
@@ -93,6 +100,7 @@ impl fmt::Display for Coverage {
         writeln!(f, "{} with static pruning", self.pruned_static)?;
         writeln!(f, "{} with dynamic pruning", self.pruned_dynamic)?;
         writeln!(f, "{} of these by bounds", self.pruned_by_bounds)?;
+        writeln!(f, "{} with the listing cache", self.pruned_from_cache)?;
         writeln!(f, "{} without work stealing", self.pruned_without_stealing)?;
         for ((join_type, collects), count) in &self.pruned_by_join {
             let mode = if *collects {

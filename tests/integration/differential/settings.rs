@@ -23,6 +23,7 @@ pub(super) struct Settings {
     preserve_file_partitions: usize,
     static_pruning: bool,
     list_concurrency: usize,
+    list_cache: bool,
     ordered_scan: bool,
     metadata_answers: bool,
     max_keys: usize,
@@ -34,7 +35,7 @@ pub(super) struct Settings {
 pub(super) fn settings() -> impl Strategy<Value = Settings> {
     let rarely = || proptest::bool::weighted(0.1);
     (
-        [any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>()],
+        [(); 5].map(|()| any::<bool>()),
         [(); 10].map(|()| rarely()),
         select(&[1_usize, 2, 8][..]),
         select(&[8192_usize, 1][..]),
@@ -49,6 +50,7 @@ pub(super) fn settings() -> impl Strategy<Value = Settings> {
                 batch_size,
                 pushdown_filters: often[2],
                 dynamic_filters: often[3],
+                list_cache: often[4],
                 work_stealing: !rare[1],
                 split_files_from: if rare[2] { 1 } else { 1 << 20 },
                 join_buffer: if rare[3] { 1 << 20 } else { 0 },
@@ -128,6 +130,10 @@ impl Settings {
             (
                 "partitioned.metadata_answers",
                 self.metadata_answers.to_string(),
+            ),
+            (
+                "partitioned.list_cache.ttl",
+                if self.list_cache { "1h" } else { "0s" }.to_owned(),
             ),
             (
                 "partitioned.static_pruning",

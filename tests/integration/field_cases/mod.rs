@@ -44,12 +44,10 @@ use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::core::{
     ListingContext, MemoryCatalog, Partition, PartitionBatch, PartitionCatalog, PartitionPredicate,
-    ScanMetrics,
 };
 use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::{
@@ -328,12 +326,7 @@ async fn list_all(
     ctx: &SessionContext,
     table: &Arc<dyn TableProvider>,
 ) -> Result<Vec<PartitionBatch>> {
-    let listing = ListingContext {
-        runtime: ctx.runtime_env(),
-        concurrency: 4,
-        metrics: ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
-        defer_files: false,
-    };
+    let listing = ListingContext::for_planning(&ctx.state());
     let catalog = catalog_of(table);
     let all = PartitionPredicate::all(catalog.spec());
     catalog.list(all, listing).try_collect().await

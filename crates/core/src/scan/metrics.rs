@@ -9,6 +9,8 @@ use crate::predicate::Pruned;
 pub struct ScanMetrics {
     /// LIST requests made, each with all of its pages.
     pub list_requests: Count,
+    /// Listings that the listing cache answered instead.
+    pub list_cache_hits: Count,
     /// Directories that were seen by name only: not listed, and nothing below them either.
     pub directories_pruned: Count,
     /// Partitions that the catalog returned.
@@ -40,6 +42,7 @@ impl ScanMetrics {
         let counter = |name: &'static str| MetricBuilder::new(metrics).global_counter(name);
         Self {
             list_requests: counter("list_requests"),
+            list_cache_hits: counter("list_cache_hits"),
             directories_pruned: counter("directories_pruned"),
             partitions_listed: counter("partitions_listed"),
             partitions_pruned_static: counter("partitions_pruned_static"),

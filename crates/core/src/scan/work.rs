@@ -85,15 +85,12 @@ impl Work {
         let config = context.session_config();
         let options = PartitionedOptions::from_config(config.options());
         let few = scan.needs_few(config.batch_size());
-        let listing = ListingContext {
-            runtime: context.runtime_env(),
-            concurrency: options.list_concurrency.max(1),
-            defer_files: few,
-            metrics: self.metrics.clone(),
-        };
+        let mut listing =
+            ListingContext::new(context.runtime_env(), config.clone(), self.metrics.clone());
+        listing.defer_files = few;
         let read = ReadContext {
             runtime: context.runtime_env(),
-            config: Arc::clone(config.options()),
+            config: config.clone(),
             streams: scan.partitions,
             concurrency: listing.concurrency,
             division: scan.division(),
