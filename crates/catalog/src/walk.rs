@@ -154,18 +154,17 @@ impl Walk {
         self.defers_files() && !level.is_root() && self.is_last(level)
     }
 
-    /// The partitions that the directories of `level` are.
+    /// The partitions that the directories of `level` are. By now texts must have an answer.
     fn without_files(&self, level: Level) -> Result<PartitionBatch> {
-        let keep = match (&self.table.text_filter, &level.texts) {
-            (Some(filter), Some(texts)) => Some(filter.evaluate(texts)?.keep),
-            _ => None,
+        let level = match (&self.table.text_filter, &level.texts) {
+            (Some(filter), Some(texts)) => {
+                let keep = filter.evaluate(texts)?.keep;
+                level.filter(&keep)?
+            }
+            _ => level,
         };
         let sources = level.directories.into_iter().map(PartitionSource::new);
-        let batch = PartitionBatch::try_new(level.values, sources.collect())?;
-        match keep {
-            Some(keep) => batch.filter(&keep),
-            None => Ok(batch),
-        }
+        PartitionBatch::try_new(level.values, sources.collect())
     }
 
     /// Which directories may hold a wanted partition. All, when a predicate cannot be evaluated: a
