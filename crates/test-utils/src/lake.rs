@@ -329,12 +329,7 @@ mod tests {
 
     #[tokio::test]
     async fn files_hold_the_other_columns() -> Result<()> {
-        for kind in [
-            FileKind::Parquet,
-            FileKind::Csv,
-            FileKind::Json,
-            FileKind::Arrow,
-        ] {
+        for kind in [FileKind::Parquet, FileKind::Csv, FileKind::Json] {
             let lake = Lake::in_memory()?;
             let batch = batch()?;
             lake.put_partitioned("t", kind, &batch, &["day", "s"])
