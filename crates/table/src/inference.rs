@@ -133,3 +133,51 @@ impl Sample {
         files
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+    use datafusion::arrow::datatypes::Schema;
+    use datafusion_partitioned_core::PartitionSource;
+
+    use super::*;
+
+    fn batch(partitions: &[(&str, &[&str])]) -> PartitionBatch {
+        let options = RecordBatchOptions::new().with_row_count(Some(partitions.len()));
+        let values = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options);
+        let sources = partitions.iter().map(|(location, files)| {
+            let objects = files.iter().map(|name| ObjectMeta {
+                location: Path::from(format!("{location}/{name}")),
+                last_modified: Default::default(),
+                size: 1,
+                e_tag: None,
+                version: None,
+            });
+            PartitionSource::new(Path::from(*location)).with_objects(objects.collect())
+        });
+        PartitionBatch::try_new(values.unwrap(), sources.collect()).unwrap()
+    }
+
+    #[test]
+    fn the_sample_does_not_depend_on_the_order_of_the_listing() {
+        let batches: [&[(&str, &[&str])]; 4] = [
+            &[("t/m=1", &["a"]), ("t/m=3", &["c"])],
+            &[("t/m=2", &["x", "b"]), ("t/m=4", &[])],
+            &[("t/m=3", &["d", "a"])],
+            &[("t/m=0", &["z"])],
+        ];
+        let sample = |partitions: usize, order: &[usize]| -> Vec<String> {
+            let mut sample = Sample::new(partitions);
+            for index in order {
+                sample.add(&batch(batches[*index]));
+            }
+            let files = sample.into_files().into_iter();
+            files.map(|file| file.location.to_string()).collect()
+        };
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]] {
+            assert_eq!(sample(1, &order), ["t/m=3/a", "t/m=3/c", "t/m=3/d"]);
+            assert_eq!(sample(2, &order)[..2], ["t/m=2/b", "t/m=2/x"]);
+            assert_eq!(sample(usize::MAX, &order).len(), 7);
+        }
+    }
+}

@@ -244,16 +244,19 @@ impl FileDivision<'_> {
             .partition(|file| self.source.is_splittable(file));
         let uncut = FileGroup::new(uncut).split_files(units);
         let optimizer = &self.context.config.optimizer;
-        let files = FileGroup::new(files);
-        let mut groups = files.clone().split_files(units);
-        if optimizer.repartition_file_scans {
-            let whole = self.with_groups(vec![files]);
-            let cut = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
-            let cut = cut.as_ref().and_then(|cut| cut.downcast_ref());
-            if let Some(FileScanConfig { file_groups, .. }) = cut {
-                groups.clone_from(file_groups);
+        let whole = self.with_groups(vec![FileGroup::new(files)]);
+        let cut = match optimizer.repartition_file_scans {
+            true => whole.repartitioned(units, optimizer.repartition_file_min_size, None)?,
+            false => None,
+        };
+        let cut = cut.as_ref().and_then(|cut| cut.downcast_ref());
+        let mut groups = match cut {
+            Some(FileScanConfig { file_groups, .. }) => file_groups.clone(),
+            None => {
+                let groups = whole.file_groups.into_iter();
+                groups.flat_map(|group| group.split_files(units)).collect()
             }
-        }
+        };
         groups.extend(uncut);
         Ok(groups)
     }
