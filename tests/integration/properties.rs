@@ -2,7 +2,9 @@
 //! `differential/pruning.rs`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use datafusion::physical_plan::collect;
 use datafusion::prelude::{col, lit};
 use datafusion_partitioned::core::{DEFAULT_PARTITION_NAME, escape_path_name, unescape_path_name};
 use datafusion_partitioned_test_utils::{scan_metric, sorted_rows};
@@ -125,7 +127,7 @@ async fn check_directories(texts: &[String]) -> Result<(), String> {
             .and_then(|t| t.filter(col("p").eq(lit(*text))));
         let filtered = filtered.and_then(|t| t.select_columns(&["id"])).unwrap();
         let plan = filtered.create_physical_plan().await.unwrap();
-        let rows = datafusion::physical_plan::collect(plan.clone(), fixture.ctx.task_ctx()).await;
+        let rows = collect(Arc::clone(&plan), fixture.ctx.task_ctx()).await;
         let mut rows = sorted_rows(&rows.unwrap());
         rows.sort();
         let mut ids = ids.clone();

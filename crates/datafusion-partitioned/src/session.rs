@@ -13,7 +13,7 @@ use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
 use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
 use datafusion_partitioned_table::{
-    DeclineUnsafeAggregateFilters, FilesystemConnector, MetadataAnswers,
+    DeclineUnsafeAggregateFilters, EqualityChainPlanner, FilesystemConnector, MetadataAnswers,
 };
 
 /// Extends a session by partitioned tables.
@@ -29,9 +29,10 @@ use datafusion_partitioned_table::{
 /// let context = SessionContext::new_with_state(state);
 /// ```
 pub trait PartitionedSessionExt: Sized {
-    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache, and the
+    /// Adds the connector `filesystem`, the session options `partitioned.*`, a listing cache, the
     /// optimizer rules for filters that are known at run time and for aggregates over partition
-    /// columns. What the session has already stays as it is; a session that
+    /// columns, and a planner for long chains of equalities. What the session has already stays as
+    /// it is; a session that
     /// has been extended before is not changed.
     ///
     /// A `SessionStateBuilder` needs its defaults first: `with_default_features` replaces the table
@@ -93,7 +94,14 @@ impl PartitionedSessionExt for SessionStateBuilder {
         add_tsv(factories);
         wrap_table_factories(factories, registry);
 
-        insert_rules(&mut self.physical_optimizers().get_or_insert_default().rules);
+        let rules = &mut self.physical_optimizers().get_or_insert_default().rules;
+        if !has_rule(rules) {
+            insert_rules(rules);
+            let planners = self.expr_planners();
+            planners
+                .get_or_insert_with(SessionStateDefaults::default_expr_planners)
+                .push(Arc::new(EqualityChainPlanner));
+        }
         self
     }
 }
@@ -134,9 +142,6 @@ fn add_options(config: &mut SessionConfig) {
 /// filters pass the nodes that they add, and the scan can decline those that they make superfluous.
 /// That for aggregates comes before anything relies on the order of a scan.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
-    if has_rule(rules) {
-        return;
-    }
     let position = rules
         .iter()
         .rposition(|other| other.name().starts_with("FilterPushdown"))

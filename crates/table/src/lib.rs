@@ -8,10 +8,12 @@
 //! | [`MetadataColumn`] | columns that describe the file of a row |
 //! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
+//! | [`EqualityChainPlanner`] | the planner of expressions that makes lists of long chains of equalities |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod aggregate_filters;
 mod columns;
+mod equality_chain;
 mod files;
 mod filesystem;
 mod filter;
@@ -29,6 +31,7 @@ mod text_filter;
 mod widening;
 
 pub use aggregate_filters::DeclineUnsafeAggregateFilters;
+pub use equality_chain::EqualityChainPlanner;
 pub use files::{FileReadOptions, MatchBy};
 pub use filesystem::FilesystemConnector;
 pub use metadata::MetadataColumn;
