@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::compute::concat_batches;
 use datafusion::common::Result;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::*;
-use datafusion_partitioned_test_utils::{Lake, RequestCountingStore, sorted_rows};
+use datafusion_partitioned_test_utils::{FileKind, Lake, RequestCountingStore, sorted_rows};
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -41,6 +42,38 @@ impl Fixture {
             .put_text(key, &format!("id\n{rows}"))
             .await
             .unwrap();
+    }
+
+    /// Writes the rows of a query as a file.
+    pub(crate) async fn put_query(&self, key: &str, kind: FileKind, sql: &str) {
+        let batches = self.run(sql).await.unwrap();
+        let batch = concat_batches(&batches[0].schema(), &batches).unwrap();
+        self.lake.put(key, kind, &batch).await.unwrap();
+    }
+
+    /// Declares the table `t` of files below `t/`: `columns` include the partition columns, of which
+    /// `partitioned_by` has the names; `options` follow the connector.
+    pub(crate) async fn declare(
+        &self,
+        columns: &str,
+        stored_as: &str,
+        partitioned_by: &str,
+        options: &str,
+    ) -> Result<()> {
+        let comma = if options.is_empty() { "" } else { "," };
+        let columns = match columns {
+            "" => String::new(),
+            columns => format!("({columns})"),
+        };
+        let sql = format!(
+            "CREATE OR REPLACE EXTERNAL TABLE t {columns} STORED AS {stored_as} \
+             PARTITIONED BY ({partitioned_by}) LOCATION '{}' \
+             OPTIONS ('connector' 'filesystem'{comma} {options})",
+            self.lake.location("t/")
+        );
+        self.run(&sql).await?;
+        self.requests.clear();
+        Ok(())
     }
 
     /// Declares the table `name` of CSV files at `name/` with the column `id` and the partition
@@ -118,6 +151,24 @@ impl Fixture {
         lines.sort_unstable();
         lines.join("\n")
     }
+}
+
+/// Sessions in which the same rows must come out: with one and many output partitions, with small and
+/// large batches, with and without filters in the Parquet reader, with files split and whole.
+pub(crate) fn modes() -> Vec<SessionConfig> {
+    let mode = |partitions, batch_size, pushdown, min_size| {
+        let mut config = SessionConfig::new()
+            .with_target_partitions(partitions)
+            .with_batch_size(batch_size);
+        config.options_mut().execution.parquet.pushdown_filters = pushdown;
+        config.options_mut().optimizer.repartition_file_min_size = min_size;
+        config
+    };
+    vec![
+        mode(1, 8192, false, 10_000_000),
+        mode(16, 1, true, 1),
+        mode(3, 8192, true, 10_000_000),
+    ]
 }
 
 /// A directory on disk with a CSV file of the column `id` in each of `partitions`.

@@ -290,10 +290,20 @@ async fn refused_memory_gives_up_the_filter_and_not_the_query() {
 #[tokio::test]
 async fn formats_that_are_not_supported() {
     let fixture = table().await;
-    let sql = create(&fixture, "'connector' 'filesystem'").replace("AS CSV", "AS ARROW");
+    let sql = create(&fixture, "'connector' 'filesystem'").replace("AS CSV", "AS ORC");
+    assert_mentions(&fixture.error(&sql).await, &["ORC"]);
+    // Where the session knows the name.
+    {
+        let state = fixture.ctx.state_ref();
+        let mut state = state.write();
+        let factory = Arc::clone(&state.table_factories()["CSV"]);
+        state
+            .table_factories_mut()
+            .insert("ORC".to_owned(), factory);
+    }
     assert_mentions(
         &fixture.error(&sql).await,
-        &["STORED AS ARROW", "PARQUET", "CSV"],
+        &["STORED AS ORC", "PARQUET", "CSV", "AVRO"],
     );
 }
 
@@ -307,10 +317,12 @@ async fn csv_files_with_the_partition_column_in_them() {
         .unwrap();
     let sql = format!(
         "CREATE EXTERNAL TABLE t STORED AS CSV PARTITIONED BY (p) LOCATION '{}' \
-         OPTIONS ('connector' 'filesystem', 'has_header' 'true')",
+         OPTIONS ('connector' 'filesystem', 'has_header' 'true', 'csv.match-by' 'position')",
         fixture.lake.location("t/")
     );
     assert_mentions(&fixture.error(&sql).await, &["'t'", "partition column (p)"]);
+    fixture.run(&sql.replace("position", "name")).await.unwrap();
+    assert_eq!(fixture.rows("SELECT * FROM t").await, ["1 | 1"]);
 }
 
 #[tokio::test]

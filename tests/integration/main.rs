@@ -2,18 +2,22 @@
 
 mod common;
 
+mod csv_by_name;
 mod differential;
 mod dynamic_filter;
 mod errors;
 mod execution;
+mod formats;
 mod layouts;
 mod list_cache;
 mod listing;
 mod metadata_answers;
+mod metadata_columns;
 mod order;
 mod reading;
 mod s3;
 mod s3_server;
+mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;

@@ -45,7 +45,7 @@ pub(crate) fn is_hidden(name: &str) -> bool {
 }
 
 /// The URL of `path`, for people: nothing in it is escaped.
-pub(crate) fn url_of(store_url: &ObjectStoreUrl, path: &Path) -> String {
+pub fn url_of(store_url: &ObjectStoreUrl, path: &Path) -> String {
     format!("{store_url}{path}")
 }
 

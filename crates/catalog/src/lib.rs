@@ -12,7 +12,7 @@ mod local;
 mod observed;
 mod walk;
 
-pub use data_file::list_data_files;
+pub use data_file::{list_data_files, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};
 pub use lister::Lister;
 pub use listing_cache::ListingCache;

@@ -25,7 +25,7 @@ impl FormatOptions {
         let file_type = file_type.to_uppercase();
         let format = match file_type.as_str() {
             "PARQUET" => Some(ConfigFileType::PARQUET),
-            "CSV" => Some(ConfigFileType::CSV),
+            "CSV" | "TSV" => Some(ConfigFileType::CSV),
             "JSON" | "NDJSON" => Some(ConfigFileType::JSON),
             other if FORMATS_WITHOUT_OPTIONS.contains(&other) => None,
             _ => return Self::Custom,

@@ -1,7 +1,9 @@
 //! [`PartitionedSessionExt`]: puts everything into a session.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::catalog::TableProviderFactory;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -88,6 +90,7 @@ impl PartitionedSessionExt for SessionStateBuilder {
         let factories = self
             .table_factories()
             .get_or_insert_with(SessionStateDefaults::default_table_factories);
+        add_tsv(factories);
         wrap_table_factories(factories, registry);
 
         insert_rules(&mut self.physical_optimizers().get_or_insert_default().rules);
@@ -107,6 +110,13 @@ impl PartitionedSessionExt for SessionContext {
     }
 }
 
+/// DataFusion reads tab separated values as CSV and does not know them by name.
+fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
+    if let Some(csv) = factories.get("CSV").map(Arc::clone) {
+        factories.entry("TSV".to_owned()).or_insert(csv);
+    }
+}
+
 type Rules = [Arc<dyn PhysicalOptimizerRule + Send + Sync>];
 
 /// Adds the session options and the listing cache.
@@ -120,8 +130,8 @@ fn add_options(config: &mut SessionConfig) {
     }
 }
 
-/// Puts the rules before the last pushdown of filters, so that DataFusion's own dynamic filters pass
-/// the nodes that it adds, and the scan can decline those that it makes superfluous.
+/// Puts the rules for filters before the last pushdown of filters, so that DataFusion's own dynamic
+/// filters pass the nodes that they add, and the scan can decline those that they make superfluous.
 /// That for aggregates comes before anything relies on the order of a scan.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     if has_rule(rules) {

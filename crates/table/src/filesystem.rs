@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, internal_datafusion_err, plan_datafusion_err, plan_err};
-use datafusion::datasource::file_format::FileFormat;
+use datafusion::common::{Result, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
@@ -14,12 +13,10 @@ use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescri
 use datafusion_partitioned_core::PartitionSpec;
 
 use crate::columns::DeclaredColumns;
+use crate::format::TableFormat;
 use crate::inference::infer_columns;
 use crate::options::DirectoryOptions;
 use crate::provider::PartitionedTableProvider;
-
-/// What `STORED AS` may say, in capitals as it arrives.
-const FORMATS: [&str; 4] = ["PARQUET", "CSV", "JSON", "NDJSON"];
 
 /// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
 ///
@@ -30,7 +27,7 @@ const FORMATS: [&str; 4] = ["PARQUET", "CSV", "JSON", "NDJSON"];
 /// ```
 ///
 /// When all columns are declared the statement makes no request. File columns that are not declared
-/// are those of the files of one partition; partition columns without a type get one from the names
+/// are those of the files of the last partition by path; partition columns without a type get one from the names
 /// of all directories.
 #[derive(Debug, Default)]
 pub struct FilesystemConnector;
@@ -42,7 +39,9 @@ impl Connector for FilesystemConnector {
     }
 
     fn options(&self) -> Vec<OptionDescription> {
-        DirectoryOptions::descriptions()
+        let mut options = DirectoryOptions::descriptions();
+        options.extend(TableFormat::descriptions());
+        options
     }
 
     async fn create_table(&self, context: &ConnectorContext<'_>) -> Result<Arc<dyn TableProvider>> {
@@ -51,7 +50,7 @@ impl Connector for FilesystemConnector {
         let state = session_state(context)?;
         let columns = DeclaredColumns::try_new(command, session.config_options())?;
         let options = DirectoryOptions::try_new(context.options())?;
-        let format = file_format(context, state, &self.options())?;
+        let format = TableFormat::try_new(context, state, &self.options())?;
         let roots = roots(context)?;
         // A new table starts with what is there now.
         if let Some(listings) = session.config().get_extension::<ListingCache>() {
@@ -70,10 +69,16 @@ impl Connector for FilesystemConnector {
             infer_columns(context, &columns, &options, &format, &catalog).await?;
         let catalog = catalog(&spec)?;
         let store_url = catalog.store_url().clone();
-        let mut table =
-            PartitionedTableProvider::try_new(Arc::new(catalog), format, store_url, file_schema)?
-                .with_definition(command.definition.clone())
-                .with_limits(options.limits);
+        let mut table = PartitionedTableProvider::try_new(
+            Arc::new(catalog),
+            format.format,
+            store_url,
+            file_schema,
+        )?
+        .with_read_options(format.options)
+        .with_metadata_columns(&options.metadata_columns)?
+        .with_definition(command.definition.clone())
+        .with_limits(options.limits);
         if let Some(sql) = &options.partitions {
             table = table.with_partition_filter_sql(state, sql)?;
         }
@@ -118,30 +123,6 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
             "the connector 'filesystem' does not support {clause} (table '{name}'); leave it out"
         ),
     }
-}
-
-/// The format of `STORED AS` with the statement's remaining options.
-fn file_format(
-    context: &ConnectorContext<'_>,
-    state: &SessionState,
-    own: &[OptionDescription],
-) -> Result<Arc<dyn FileFormat>> {
-    let file_type = &context.command().file_type;
-    if !FORMATS.contains(&file_type.as_str()) {
-        return plan_err!(
-            "the connector 'filesystem' does not support STORED AS {file_type} (table '{}'); \
-             expected one of: {}",
-            context.table(),
-            FORMATS.join(", ")
-        );
-    }
-    let factory = state.get_file_format_factory(file_type).ok_or_else(|| {
-        plan_datafusion_err!(
-            "unknown file format '{file_type}' for table '{}'",
-            context.table()
-        )
-    })?;
-    factory.create(state, &context.options().format_options(own))
 }
 
 /// The directories of the table.

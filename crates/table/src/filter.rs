@@ -6,6 +6,8 @@ use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, Volatility};
 use datafusion_partitioned_core::PartitionSpec;
 
+use crate::metadata::MetadataColumn;
+
 /// What a filter can do for the choice of partitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FilterUse {
@@ -44,6 +46,21 @@ impl FilterUse {
             Self::Narrows | Self::None => TableProviderFilterPushDown::Inexact,
         }
     }
+}
+
+/// Whether the filter has one answer for a file: it says something about its metadata columns, and
+/// nothing about columns in it.
+pub(crate) fn decides_about_files(
+    filter: &Expr,
+    spec: &PartitionSpec,
+    metadata_columns: &[MetadataColumn],
+) -> bool {
+    let is_metadata = |name: &str| metadata_columns.iter().any(|column| column.name() == name);
+    let columns = filter.column_refs();
+    let mut names = columns.iter().map(|column| column.name.as_str());
+    is_deterministic(filter)
+        && names.clone().any(is_metadata)
+        && names.all(|name| is_metadata(name) || spec.column_names().any(|column| column == name))
 }
 
 /// Whether the filter has one answer for a partition for the whole query: no subqueries, outer

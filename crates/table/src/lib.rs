@@ -4,24 +4,33 @@
 //! |---|---|
 //! | [`PartitionedTableProvider`] | the `TableProvider`: decides which filters choose partitions, builds the scan |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
+//! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
+//! | [`MetadataColumn`] | columns that describe the file of a row |
 //! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod aggregate_filters;
 mod columns;
+mod files;
 mod filesystem;
 mod filter;
+mod format;
 mod inference;
+mod metadata;
 mod metadata_answers;
 mod options;
 mod partition_types;
 mod provider;
 mod reader;
+mod schema;
 mod text_filter;
+mod widening;
 
 pub use aggregate_filters::DeclineUnsafeAggregateFilters;
+pub use files::{FileReadOptions, MatchBy};
 pub use filesystem::FilesystemConnector;
+pub use metadata::MetadataColumn;
 pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
 pub use reader::FilePartitionReader;

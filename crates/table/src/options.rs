@@ -9,6 +9,8 @@ use datafusion_partitioned_core::{
     DEFAULT_PARTITION_NAME, PartitionLayout, PartitionLimits, PartitionSpec,
 };
 
+use crate::metadata::MetadataColumn;
+
 /// How NULL is spelled in a directory name (Flink's key; the default is Hive's and Spark's name).
 const DEFAULT_NAME: ConnectorOption<String> = ConnectorOption::new(
     "partition.default-name",
@@ -59,6 +61,18 @@ const MAX: ConnectorOption<Option<usize>> = ConnectorOption::new(
     "the most partitions that one scan may read",
 );
 
+const METADATA_COLUMNS: ConnectorOption<Option<MetadataColumns>> = ConnectorOption::new(
+    "metadata.columns",
+    "columns that describe the file of a row, some of: file.path, file.name, file.size, \
+     file.modification-time",
+);
+
+const SCHEMA_SAMPLE: ConnectorOption<SchemaSample> = ConnectorOption::new(
+    "schema.sample",
+    "how many partitions to look at for columns that are not declared, the last ones by path; or all",
+)
+.with_default("1");
+
 /// Flink's key.
 const PATH_PATTERN: ConnectorOption<Option<String>> = ConnectorOption::new(
     "source.path.regex-pattern",
@@ -76,6 +90,9 @@ pub(crate) struct DirectoryOptions {
     pub(crate) partitions: Option<String>,
     pub(crate) limits: PartitionLimits,
     pub(crate) path_pattern: Option<String>,
+    pub(crate) metadata_columns: Vec<MetadataColumn>,
+    /// How many partitions to look at for columns that are not declared.
+    pub(crate) schema_sample: usize,
 }
 
 impl DirectoryOptions {
@@ -90,6 +107,8 @@ impl DirectoryOptions {
             FILTER_REQUIRED.describe(),
             MAX.describe(),
             PATH_PATTERN.describe(),
+            METADATA_COLUMNS.describe(),
+            SCHEMA_SAMPLE.describe(),
         ]
     }
 
@@ -106,6 +125,10 @@ impl DirectoryOptions {
                 max_partitions: options.get(&MAX)?,
             },
             path_pattern: options.get(&PATH_PATTERN)?,
+            metadata_columns: options
+                .get(&METADATA_COLUMNS)?
+                .map_or(vec![], |list| list.0),
+            schema_sample: options.get(&SCHEMA_SAMPLE)?.0,
         })
     }
 
@@ -123,6 +146,31 @@ impl DirectoryOptions {
             }
         };
         Ok(layout.with_default_name(&self.default_name))
+    }
+}
+
+struct MetadataColumns(Vec<MetadataColumn>);
+
+impl OptionValue for MetadataColumns {
+    const TYPE_NAME: &'static str = "list of metadata columns";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let columns = MetadataColumn::parse_list(text);
+        columns.map(Self).map_err(|error| error.strip_backtrace())
+    }
+}
+
+struct SchemaSample(usize);
+
+impl OptionValue for SchemaSample {
+    const TYPE_NAME: &'static str = "a number from 1, or all";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            _ if text.eq_ignore_ascii_case("all") => Ok(Self(usize::MAX)),
+            Ok(partitions) if partitions > 0 => Ok(Self(partitions)),
+            _ => Err(Self::TYPE_NAME.to_owned()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use datafusion::common::{
 };
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::physical_plan::{FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SessionState;
@@ -28,13 +28,17 @@ use datafusion_partitioned_core::{
     PartitionPredicate, PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
 };
 
-use crate::filter::FilterUse;
+use crate::files::FileReadOptions;
+use crate::filter::{FilterUse, decides_about_files};
+use crate::metadata::MetadataColumn;
 use crate::reader::FilePartitionReader;
 use crate::text_filter::parse_text_filter;
+use crate::widening::WideningAdapterFactory;
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
 ///
-/// Its columns are those of the files, followed by the partition columns.
+/// Its columns are those of the files, followed by the partition columns, followed by metadata columns
+/// where they are asked for.
 ///
 /// # Filters
 ///
@@ -53,6 +57,8 @@ pub struct PartitionedTableProvider {
     schema: TableSchema,
     definition: Option<String>,
     limits: PartitionLimits,
+    metadata_columns: Vec<MetadataColumn>,
+    read_options: FileReadOptions,
 }
 
 impl PartitionedTableProvider {
@@ -87,6 +93,8 @@ impl PartitionedTableProvider {
             schema,
             definition: None,
             limits: PartitionLimits::default(),
+            metadata_columns: vec![],
+            read_options: FileReadOptions::default(),
         })
     }
 
@@ -94,6 +102,37 @@ impl PartitionedTableProvider {
     pub fn with_definition(mut self, definition: Option<String>) -> Self {
         self.definition = definition;
         self
+    }
+
+    /// Sets how the files are read, beyond what their format decides.
+    pub fn with_read_options(mut self, options: FileReadOptions) -> Self {
+        self.read_options = options;
+        self
+    }
+
+    /// Adds columns that describe the file of a row, behind the partition columns.
+    ///
+    /// # Errors
+    /// When another column has such a name.
+    pub fn with_metadata_columns(mut self, columns: &[MetadataColumn]) -> Result<Self> {
+        let spec = self.catalog.spec().fields();
+        let file_schema = self.schema.file_schema();
+        for column in columns {
+            let name = column.name();
+            if file_schema.fields().find(name).is_some() || spec.find(name).is_some() {
+                return plan_err!(
+                    "metadata column '{name}' has the name of another column of the table; leave it out \
+                     of the option 'metadata.columns'"
+                );
+            }
+        }
+        let metadata = columns.iter().map(|column| Arc::new(column.field()));
+        let constant = spec.iter().cloned().chain(metadata).collect::<Vec<_>>();
+        self.schema = TableSchema::builder(Arc::clone(file_schema))
+            .with_table_partition_cols(constant)
+            .build();
+        self.metadata_columns = columns.to_vec();
+        Ok(self)
     }
 
     /// Sets what queries of this table may not do.
@@ -136,7 +175,9 @@ impl PartitionedTableProvider {
                         return Ok(Transformed::no(expr));
                     };
                     let index = match column.index().checked_sub(file_columns) {
-                        Some(partition_column) => partition_column,
+                        Some(partition_column) if partition_column < spec.len() => partition_column,
+                        // A metadata column: there are as many columns in front of it.
+                        Some(_) => column.index(),
                         None => spec.len() + column.index(),
                     };
                     Ok(Transformed::yes(
@@ -182,7 +223,12 @@ impl PartitionedTableProvider {
         };
         let config = FileScanConfigBuilder::from(config)
             .with_projection_indices(projection.cloned())?
+            .with_expr_adapter(Some(Arc::new(WideningAdapterFactory)))
             .build();
+        if config.file_source().is::<ArrowSource>() {
+            // The format would look at the first file, to tell Arrow's two formats apart.
+            return Ok(config);
+        }
         let plan = self.format.create_physical_plan(session, config).await?;
         match plan.downcast_ref::<DataSourceExec>() {
             Some(scan) => file_scan(scan.data_source()),
@@ -310,7 +356,17 @@ impl PartitionedTableProvider {
         let template = self
             .template(session, projection, filters, limit, statistics)
             .await?;
-        let reader = FilePartitionReader::new(template);
+        let spec = self.catalog.spec();
+        let file_filters = filters
+            .iter()
+            .filter(|filter| decides_about_files(filter, spec, &self.metadata_columns))
+            .map(|filter| self.physical_filter(session, filter))
+            .collect::<Result<Vec<_>>>()?;
+        let reader = FilePartitionReader::new(template)
+            .with_file_filters(file_filters)
+            .with_options(self.read_options)
+            .with_metadata_columns(&self.metadata_columns);
+        let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();
         let order = PartitionedOptions::from_config(session.config_options())
             .ordered_scan
             .then(|| PartitionOrder::ascending(self.catalog.spec()));
@@ -319,6 +375,7 @@ impl PartitionedTableProvider {
             Arc::new(reader),
             self.schema.file_schema(),
         )
+        .with_trailing_columns(&metadata)
         .with_predicate(predicate)
         .with_partitions(session.config().target_partitions())
         .with_limits(limits)

@@ -4,15 +4,21 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::DataSource;
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion_partitioned_catalog::{Lister, list_data_files};
 use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, ReadContext};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
+
+use crate::files::{FileReadOptions, PartitionFileSource, with_partition_values};
+use crate::metadata::MetadataColumn;
 
 /// How many units of work each stream gets on average from one batch of partitions. More units
 /// even out differences between files, and each costs a little.
@@ -32,6 +38,11 @@ pub struct FilePartitionReader {
     /// Says nothing about any column. Without it the Parquet reader would not look at the
     /// partition values of a file before opening it.
     statistics: Arc<Statistics>,
+    options: FileReadOptions,
+    metadata_columns: Arc<[MetadataColumn]>,
+    /// What the values of a file's partition and metadata columns must satisfy, over the columns of
+    /// the table.
+    file_filters: Arc<[Arc<dyn PhysicalExpr>]>,
 }
 
 impl FilePartitionReader {
@@ -41,7 +52,29 @@ impl FilePartitionReader {
         Self {
             statistics: Arc::new(Statistics::new_unknown(schema)),
             template: Arc::new(template),
+            options: FileReadOptions::default(),
+            metadata_columns: Arc::default(),
+            file_filters: Arc::default(),
         }
+    }
+
+    /// Sets how the files are read, beyond what their format decides.
+    pub fn with_options(mut self, options: FileReadOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Says that the last partition columns of the template are these, and not the catalog's.
+    pub fn with_metadata_columns(mut self, columns: &[MetadataColumn]) -> Self {
+        self.metadata_columns = columns.into();
+        self
+    }
+
+    /// Leaves out files for which a filter is not true. The filters are over the columns of the table,
+    /// of which they mention partition and metadata columns alone, and the rows are filtered again.
+    pub fn with_file_filters(mut self, filters: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        self.file_filters = filters.into();
+        self
     }
 
     fn config(&self) -> Result<&FileScanConfig> {
@@ -77,12 +110,31 @@ impl FilePartitionReader {
             .enumerate()
             .map(|(row, objects)| {
                 let values = partitions.partition_values(row)?.into_inner();
-                let files = objects.into_iter();
+                let files = objects.into_iter().map(|object| {
+                    let metadata = self.metadata_columns.iter();
+                    let metadata = metadata.map(|c| c.value(&config.object_store_url, &object));
+                    let values = values.iter().cloned().chain(metadata).collect();
+                    self.file(object, values)
+                });
                 Ok(files
-                    .map(|object| self.file(object, values.clone()))
+                    .filter(|file| self.is_wanted(config, &file.partition_values))
                     .collect())
             })
             .collect()
+    }
+
+    /// A filter that fails is left to the rows, of which there may be none.
+    fn is_wanted(&self, config: &FileScanConfig, values: &[ScalarValue]) -> bool {
+        let file_columns = config.file_schema().fields().len();
+        let holds = |filter: &Arc<dyn PhysicalExpr>| -> Result<bool> {
+            let filter = with_partition_values(Arc::clone(filter), file_columns, values)?;
+            let options = RecordBatchOptions::new().with_row_count(Some(1));
+            let row = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options)?;
+            let answer = ScalarValue::try_from_array(&filter.evaluate(&row)?.into_array(1)?, 0)?;
+            Ok(answer == ScalarValue::Boolean(Some(true)))
+        };
+        let mut filters = self.file_filters.iter();
+        filters.all(|filter| holds(filter).unwrap_or(true))
     }
 
     fn file(&self, object: ObjectMeta, values: Vec<ScalarValue>) -> PartitionedFile {
@@ -102,7 +154,7 @@ impl PartitionReader for FilePartitionReader {
     fn with_template(&self, template: Arc<dyn DataSource>) -> Arc<dyn PartitionReader> {
         Arc::new(Self {
             template,
-            statistics: Arc::clone(&self.statistics),
+            ..self.clone()
         })
     }
 
@@ -113,21 +165,25 @@ impl PartitionReader for FilePartitionReader {
     ) -> Result<Arc<dyn DataSource>> {
         let config = self.config()?;
         let files = self.files(config, &partitions, context).await?;
+        let source = PartitionFileSource::new(config, self.options);
+        let scan = FileScanConfigBuilder::from(config.clone())
+            .with_source(Arc::new(source.clone()))
+            .build();
+        let division = FileDivision {
+            source,
+            scan,
+            context,
+        };
         let groups = match context.division {
             Division::Balanced => {
                 let files: Vec<_> = files.into_iter().flatten().collect();
                 context.metrics.files_scanned.add(files.len());
-                let units = context.streams * UNITS_PER_STREAM;
-                let whole = FileGroup::new(files);
-                match split_by_size(config, whole.clone(), units, context)? {
-                    Some(groups) => groups,
-                    None => whole.split_files(units),
-                }
+                division.by_size(files, context.streams * UNITS_PER_STREAM)?
             }
             Division::InOrder => {
                 let files_scanned = files.iter().map(Vec::len).sum();
                 context.metrics.files_scanned.add(files_scanned);
-                groups_in_order(config, files, context)?
+                division.in_order(files)?
             }
             // Counted by whoever opens them.
             Division::Smallest => {
@@ -135,12 +191,14 @@ impl PartitionReader for FilePartitionReader {
                 files.map(|file| FileGroup::new(vec![file])).collect()
             }
         };
-        Ok(Arc::new(with_groups(config, groups)))
+        Ok(Arc::new(division.with_groups(groups)))
     }
 
     fn filters_rows(&self) -> bool {
-        self.config()
-            .map_or(true, |config| config.file_source().filter().is_some())
+        !self.file_filters.is_empty()
+            || self
+                .config()
+                .map_or(true, |config| config.file_source().filter().is_some())
     }
 
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,60 +221,63 @@ impl PartitionReader for FilePartitionReader {
     }
 }
 
-fn with_groups(config: &FileScanConfig, groups: Vec<FileGroup>) -> FileScanConfig {
-    FileScanConfigBuilder::from(config.clone())
-        .with_file_groups(groups)
-        .build()
+/// Divides the files of one batch of partitions into groups, each of which is a unit of work.
+struct FileDivision<'a> {
+    source: PartitionFileSource,
+    /// A scan of no files through the source.
+    scan: FileScanConfig,
+    context: &'a ReadContext,
 }
 
-/// The files of `group` in `units` groups of about the same size, with large files cut, where
-/// DataFusion cuts files.
-fn split_by_size(
-    config: &FileScanConfig,
-    group: FileGroup,
-    units: usize,
-    context: &ReadContext,
-) -> Result<Option<Vec<FileGroup>>> {
-    let optimizer = &context.config.options().optimizer;
-    if !optimizer.repartition_file_scans {
-        return Ok(None);
+impl FileDivision<'_> {
+    fn with_groups(&self, groups: Vec<FileGroup>) -> FileScanConfig {
+        FileScanConfigBuilder::from(self.scan.clone())
+            .with_file_groups(groups)
+            .build()
     }
-    let whole = with_groups(config, vec![group]);
-    let split = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
-    Ok(split
-        .as_ref()
-        .and_then(|split| split.downcast_ref::<FileScanConfig>())
-        .map(|split| split.file_groups.clone()))
-}
 
-/// Groups that hold the files in the order of their partitions. Small partitions share a group;
-/// only those are cut that are large, since the parts of one have no order.
-fn groups_in_order(
-    config: &FileScanConfig,
-    partitions: Vec<Vec<PartitionedFile>>,
-    context: &ReadContext,
-) -> Result<Vec<FileGroup>> {
-    let mut groups = vec![];
-    let mut small: Vec<PartitionedFile> = vec![];
-    for files in partitions {
+    /// About `units` groups of about the same size, with large files cut, where DataFusion cuts files.
+    fn by_size(&self, files: Vec<PartitionedFile>, units: usize) -> Result<Vec<FileGroup>> {
+        let (files, uncut): (Vec<_>, Vec<_>) = files
+            .into_iter()
+            .partition(|file| self.source.is_splittable(file));
+        let uncut = FileGroup::new(uncut).split_files(units);
+        let optimizer = &self.context.config.options().optimizer;
+        let files = FileGroup::new(files);
+        let mut groups = files.clone().split_files(units);
+        if optimizer.repartition_file_scans {
+            let whole = self.with_groups(vec![files]);
+            let cut = whole.repartitioned(units, optimizer.repartition_file_min_size, None)?;
+            let cut = cut.as_ref().and_then(|cut| cut.downcast_ref());
+            if let Some(FileScanConfig { file_groups, .. }) = cut {
+                groups.clone_from(file_groups);
+            }
+        }
+        groups.extend(uncut);
+        Ok(groups)
+    }
+
+    /// Groups that hold the files in the order of their partitions. Small partitions share a group;
+    /// only those are cut that are large, since the parts of one have no order.
+    fn in_order(&self, partitions: Vec<Vec<PartitionedFile>>) -> Result<Vec<FileGroup>> {
         let size_of = |files: &[PartitionedFile]| -> u64 {
             files.iter().map(|file| file.object_meta.size).sum()
         };
-        if size_of(&small) + size_of(&files) > SMALL_GROUP_BYTES && !small.is_empty() {
-            groups.push(FileGroup::new(std::mem::take(&mut small)));
+        let mut groups = vec![];
+        let mut small: Vec<PartitionedFile> = vec![];
+        for files in partitions {
+            if size_of(&small) + size_of(&files) > SMALL_GROUP_BYTES && !small.is_empty() {
+                groups.push(FileGroup::new(std::mem::take(&mut small)));
+            }
+            if size_of(&files) <= SMALL_GROUP_BYTES {
+                small.extend(files);
+            } else {
+                groups.extend(self.by_size(files, self.context.streams)?);
+            }
         }
-        if size_of(&files) <= SMALL_GROUP_BYTES {
-            small.extend(files);
-            continue;
+        if !small.is_empty() {
+            groups.push(FileGroup::new(small));
         }
-        let whole = FileGroup::new(files);
-        match split_by_size(config, whole.clone(), context.streams, context)? {
-            Some(split) => groups.extend(split),
-            None => groups.extend(whole.split_files(context.streams)),
-        }
+        Ok(groups)
     }
-    if !small.is_empty() {
-        groups.push(FileGroup::new(small));
-    }
-    Ok(groups)
 }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::take_record_batch;
-use datafusion::arrow::csv;
 use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::writer::{FileWriter, StreamWriter};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use datafusion::error::Result;
+use datafusion::arrow::{csv, json};
+use datafusion::arrow_avro::errors::AvroError;
+use datafusion::arrow_avro::writer::AvroWriter;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::SessionContext;
@@ -112,6 +115,11 @@ impl Lake {
         self.put_payload(key, text.to_owned().into()).await
     }
 
+    /// Writes one object with these bytes.
+    pub async fn put_bytes(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
+        self.put_payload(key, bytes.into()).await
+    }
+
     /// Splits a batch into hive directories below `prefix`, one level for each of the partition
     /// `columns`, and returns the number of directories.
     ///
@@ -152,6 +160,16 @@ pub enum FileKind {
     Parquet,
     /// CSV with a header line.
     Csv,
+    /// Tab separated values with a header line.
+    Tsv,
+    /// A JSON object in each line; NULLs are left out.
+    Json,
+    /// Arrow IPC, the file format.
+    Arrow,
+    /// Arrow IPC, the stream format.
+    ArrowStream,
+    /// Avro object containers.
+    Avro,
 }
 
 impl FileKind {
@@ -160,10 +178,16 @@ impl FileKind {
         match self {
             Self::Parquet => "parquet",
             Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Json => "json",
+            Self::Arrow => "arrow",
+            Self::ArrowStream => "arrows",
+            Self::Avro => "avro",
         }
     }
 
-    fn encode(self, batch: &RecordBatch) -> Result<Vec<u8>> {
+    /// The content of a file with these rows.
+    pub fn encode(self, batch: &RecordBatch) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match self {
             Self::Parquet => {
@@ -172,6 +196,27 @@ impl FileKind {
                 writer.close()?;
             }
             Self::Csv => csv::Writer::new(&mut bytes).write(batch)?,
+            Self::Tsv => csv::WriterBuilder::new()
+                .with_delimiter(b'\t')
+                .build(&mut bytes)
+                .write(batch)?,
+            Self::Json => json::LineDelimitedWriter::new(&mut bytes).write(batch)?,
+            Self::Arrow => {
+                let mut writer = FileWriter::try_new(&mut bytes, &batch.schema())?;
+                writer.write(batch)?;
+                writer.finish()?;
+            }
+            Self::ArrowStream => {
+                let mut writer = StreamWriter::try_new(&mut bytes, &batch.schema())?;
+                writer.write(batch)?;
+                writer.finish()?;
+            }
+            Self::Avro => {
+                let schema = batch.schema().as_ref().clone();
+                let mut writer = AvroWriter::new(&mut bytes, schema).map_err(external)?;
+                writer.write(batch).map_err(external)?;
+                writer.finish().map_err(external)?;
+            }
         }
         Ok(bytes)
     }
@@ -182,8 +227,16 @@ impl fmt::Display for FileKind {
         f.write_str(match self {
             Self::Parquet => "PARQUET",
             Self::Csv => "CSV",
+            Self::Tsv => "TSV",
+            Self::Json => "JSON",
+            Self::Arrow | Self::ArrowStream => "ARROW",
+            Self::Avro => "AVRO",
         })
     }
+}
+
+fn external(error: AvroError) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
 }
 
 /// Spells the values of a partition column as hive path segments, `name=value`.
@@ -276,7 +329,12 @@ mod tests {
 
     #[tokio::test]
     async fn files_hold_the_other_columns() -> Result<()> {
-        for kind in [FileKind::Parquet, FileKind::Csv] {
+        for kind in [
+            FileKind::Parquet,
+            FileKind::Csv,
+            FileKind::Json,
+            FileKind::Arrow,
+        ] {
             let lake = Lake::in_memory()?;
             let batch = batch()?;
             lake.put_partitioned("t", kind, &batch, &["day", "s"])

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::SortOptions;
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, Statistics};
 use datafusion::config::ConfigOptions;
@@ -156,6 +156,17 @@ impl PartitionScanBuilder {
     /// Sets which partitions are wanted.
     pub fn with_predicate(mut self, predicate: PartitionPredicate) -> Self {
         self.scan.predicate = predicate;
+        self
+    }
+
+    /// Says that the reader's template returns more columns behind the partition columns, which
+    /// differ within a partition. Call it before [`Self::with_projection`].
+    pub fn with_trailing_columns(mut self, fields: &[Field]) -> Self {
+        let outputs = &mut self.scan.outputs;
+        for field in fields {
+            let column = Column::new(field.name(), outputs.len());
+            outputs.push(Some(Arc::new(column)));
+        }
         self
     }
 

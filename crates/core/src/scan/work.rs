@@ -104,8 +104,8 @@ impl Work {
             reader: scan.reader_of_needed_rows(),
             context: read,
             wanted: wanted.clone(),
-            known,
             limits,
+            known,
             share,
         });
 
@@ -164,8 +164,8 @@ pub(super) struct Reading {
     pub(super) reader: Arc<dyn PartitionReader>,
     pub(super) context: ReadContext,
     wanted: PartitionPredicate,
-    pub(super) known: Option<KnownRows>,
     pub(super) limits: LimitCheck,
+    pub(super) known: Option<KnownRows>,
     share: Share,
 }
 

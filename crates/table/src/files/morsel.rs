@@ -1,0 +1,168 @@
+//! Errors that name the file: wraps what reads a file, from opening it to its last row.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::FileOpener;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
+use datafusion_partitioned_catalog::url_of;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+
+type RowStream = BoxStream<'static, Result<RecordBatch>>;
+
+/// A [`Morselizer`] whose errors say which file they are about.
+#[derive(Debug)]
+pub(crate) struct NamingMorselizer {
+    inner: Box<dyn Morselizer>,
+    store_url: ObjectStoreUrl,
+}
+
+impl NamingMorselizer {
+    pub(crate) fn new(inner: Box<dyn Morselizer>, store_url: ObjectStoreUrl) -> Self {
+        Self { inner, store_url }
+    }
+}
+
+impl Morselizer for NamingMorselizer {
+    fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
+        let name = FileName(url_of(&self.store_url, &file.object_meta.location).into());
+        match self.inner.plan_file(file) {
+            Ok(planner) => Ok(Box::new(NamingPlanner {
+                inner: planner,
+                name,
+            })),
+            Err(error) => Err(name.context(error)),
+        }
+    }
+}
+
+/// The URL of a file.
+#[derive(Debug, Clone)]
+struct FileName(Arc<str>);
+
+impl FileName {
+    fn context(&self, error: DataFusionError) -> DataFusionError {
+        error.context(format!("cannot read '{}'", self.0))
+    }
+
+    fn planner(&self, inner: Box<dyn MorselPlanner>) -> Box<dyn MorselPlanner> {
+        let name = self.clone();
+        Box::new(NamingPlanner { inner, name })
+    }
+
+    fn morsel(&self, inner: Box<dyn Morsel>) -> Box<dyn Morsel> {
+        let name = self.clone();
+        Box::new(NamingMorsel { inner, name })
+    }
+}
+
+#[derive(Debug)]
+struct NamingPlanner {
+    inner: Box<dyn MorselPlanner>,
+    name: FileName,
+}
+
+impl MorselPlanner for NamingPlanner {
+    fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
+        let Self { inner, name } = *self;
+        let Some(mut plan) = inner.plan().map_err(|error| name.context(error))? else {
+            return Ok(None);
+        };
+        let morsels = plan.take_morsels().into_iter();
+        let planners = plan.take_ready_planners().into_iter();
+        let mut named = MorselPlan::new()
+            .with_morsels(morsels.map(|morsel| name.morsel(morsel)).collect())
+            .with_planners(planners.map(|planner| name.planner(planner)).collect());
+        if let Some(pending) = plan.take_pending_planner() {
+            named.set_pending_planner(async move {
+                match pending.await {
+                    Ok(planner) => Ok(name.planner(planner)),
+                    Err(error) => Err(name.context(error)),
+                }
+            });
+        }
+        Ok(Some(named))
+    }
+}
+
+#[derive(Debug)]
+struct NamingMorsel {
+    inner: Box<dyn Morsel>,
+    name: FileName,
+}
+
+impl Morsel for NamingMorsel {
+    fn into_stream(self: Box<Self>) -> RowStream {
+        let Self { inner, name } = *self;
+        let rows = inner.into_stream();
+        rows.map(move |batch| batch.map_err(|error| name.context(error)))
+            .boxed()
+    }
+}
+
+/// A [`Morselizer`] of whole files, each of which a [`FileOpener`] opens.
+pub(crate) struct OpenerMorselizer(pub(crate) Arc<dyn FileOpener>);
+
+impl fmt::Debug for OpenerMorselizer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenerMorselizer").finish_non_exhaustive()
+    }
+}
+
+impl Morselizer for OpenerMorselizer {
+    fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
+        Ok(Box::new(Unopened {
+            opener: Arc::clone(&self.0),
+            file,
+        }))
+    }
+}
+
+struct Unopened {
+    opener: Arc<dyn FileOpener>,
+    file: PartitionedFile,
+}
+
+impl fmt::Debug for Unopened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Unopened")
+            .field(&self.file.object_meta.location)
+            .finish()
+    }
+}
+
+impl MorselPlanner for Unopened {
+    fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
+        let Self { opener, file } = *self;
+        Ok(Some(MorselPlan::new().with_pending_planner(async move {
+            let rows = opener.open(file)?.await?;
+            Ok(Box::new(Opened(rows)) as Box<dyn MorselPlanner>)
+        })))
+    }
+}
+
+/// A file that has been opened: both the planner with nothing left to plan and its only morsel.
+struct Opened(RowStream);
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened").finish_non_exhaustive()
+    }
+}
+
+impl MorselPlanner for Opened {
+    fn plan(self: Box<Self>) -> Result<Option<MorselPlan>> {
+        Ok(Some(MorselPlan::new().with_morsels(vec![self])))
+    }
+}
+
+impl Morsel for Opened {
+    fn into_stream(self: Box<Self>) -> RowStream {
+        self.0
+    }
+}
