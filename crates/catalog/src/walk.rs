@@ -158,20 +158,15 @@ impl Walk {
         Ok(vec![level])
     }
 
-    /// Whether anything restricts a column with index `first` or above.
-    fn constrains_from(&self, first: usize) -> bool {
-        let text_filter = self.table.text_filter.as_ref();
-        self.wanted.constrains_from(first)
-            || text_filter.is_some_and(|filter| filter.constrains_from(first))
-    }
-
     /// Whether to go on level by level below `directories` directories at `depth`, whose paths spell
-    /// `columns` columns: something restricts a deeper level, or only names are asked for and so few
-    /// can be listed at once.
+    /// `columns` columns: a predicate restricts a deeper level, or only names are asked for and
+    /// these directories can be listed at once.
     fn goes_below(&self, depth: usize, columns: usize, directories: usize) -> bool {
-        self.constrains_from(columns)
+        let text_filter = self.table.text_filter.as_ref();
+        self.wanted.constrains_from(columns)
+            || text_filter.is_some_and(|filter| filter.constrains_from(columns))
             || (self.defers_files()
-                && (depth == self.table.layout.levels() || directories <= self.context.concurrency))
+                && (self.is_last(depth) || directories <= self.context.concurrency))
     }
 
     /// Whether to leave the files to the reader, which does not know what selects them.
@@ -179,13 +174,14 @@ impl Walk {
         self.context.defer_files && !self.table.selects_files()
     }
 
-    fn is_last(&self, level: &Level) -> bool {
-        level.depth == self.table.layout.levels()
+    /// Whether the directories at `depth` are partitions.
+    fn is_last(&self, depth: usize) -> bool {
+        depth == self.table.layout.levels()
     }
 
     /// Whether the directories of `level` are partitions whose files are looked for later.
     fn is_deferred(&self, level: &Level) -> bool {
-        self.defers_files() && !level.is_root() && self.is_last(level)
+        self.defers_files() && !level.is_root() && self.is_last(level.depth)
     }
 
     /// The partitions that the directories of `level` are. By now texts must have an answer.
