@@ -197,7 +197,7 @@ impl Reading {
     /// order.
     async fn units(&self, partitions: PartitionBatch) -> Result<Vec<Unit>> {
         let partitions = self.drop_unwanted(partitions)?;
-        self.limits.count(partitions.len())?;
+        self.limits.count(&partitions)?;
         let partitions = self.share.of(partitions)?;
         let scanned = &self.context.metrics.partitions_scanned;
         let mut units = vec![];
@@ -256,7 +256,9 @@ fn units_in_order(
     stream::try_unfold(state, move |mut state| {
         let most = reading.context.concurrency;
         let size = match &limit {
-            Some(limit) => limit.partitions_wanted(state.read, state.last).clamp(1, most),
+            Some(limit) => limit
+                .partitions_wanted(state.read, state.last)
+                .clamp(1, most),
             None => PARTITIONS_AT_A_TIME,
         };
         let reading = Arc::clone(&reading);
