@@ -385,6 +385,34 @@ async fn ordered_scans_spare_group_by_and_windows_a_sort() {
 }
 
 #[tokio::test]
+async fn zero_is_one_group_in_an_ordered_scan() {
+    for streams in [1, 3] {
+        let fixture = with_streams(streams);
+        for (key, id) in [
+            ("p=-0.0/q=1", 1),
+            ("p=-0.0/q=2", 2),
+            ("p=0/q=1", 3),
+            ("p=1/q=1", 4),
+        ] {
+            fixture.put_ids(&format!("t/{key}/f.csv"), &[id]).await;
+        }
+        fixture.create("t", "p DOUBLE, q INT").await;
+        for ordered in [false, true] {
+            fixture.set("partitioned.ordered_scan", ordered).await;
+            let sql = "SELECT p, q, sum(id) FROM t GROUP BY p, q";
+            assert_eq!(
+                fixture.rows(sql).await,
+                ["0.0 | 1 | 4", "0.0 | 2 | 2", "1.0 | 1 | 4"]
+            );
+            assert_eq!(
+                fixture.rows("SELECT id FROM t WHERE p = 0").await,
+                ["1", "2", "3"]
+            );
+        }
+    }
+}
+
+#[tokio::test]
 async fn large_partitions_are_split_and_small_ones_share_a_unit() {
     let fixture = with_streams(4);
     fixture
