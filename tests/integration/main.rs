@@ -16,6 +16,7 @@ mod metadata_answers;
 mod metadata_columns;
 mod order;
 mod parse_path;
+mod projection;
 mod properties;
 mod reading;
 mod s3;
