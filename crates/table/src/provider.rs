@@ -25,7 +25,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
     ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
-    PartitionPredicate, PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
+    PartitionPredicate, PartitionScanBuilder, PartitionedOptions,
 };
 
 use crate::files::FileReadOptions;
@@ -33,7 +33,7 @@ use crate::filter::{FilterUse, decides_about_files};
 use crate::metadata::MetadataColumn;
 use crate::null_counts::with_unknown_null_counts;
 use crate::reader::FilePartitionReader;
-use crate::text_filter::parse_text_filter;
+use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
@@ -149,11 +149,7 @@ impl PartitionedTableProvider {
     /// # Errors
     /// When `sql` is no condition over partition columns alone.
     pub fn with_partition_filter_sql(mut self, state: &SessionState, sql: &str) -> Result<Self> {
-        let filter = parse_text_filter(state, self.catalog.spec(), sql)?;
-        self.catalog = match self.catalog.with_text_filter(filter.clone()) {
-            Some(catalog) => catalog,
-            None => Arc::new(TextFilteredCatalog::new(self.catalog, filter)),
-        };
+        self.catalog = filtered_by_text(self.catalog, state, sql)?;
         Ok(self)
     }
 
