@@ -1,5 +1,6 @@
 //! The integration tests, in one binary. One module for each subject.
 
+mod catalogs;
 mod common;
 
 mod csv_by_name;
