@@ -17,6 +17,7 @@ mod metadata_answers;
 mod metadata_columns;
 mod order;
 mod parse_path;
+mod projected_types;
 mod projection;
 mod properties;
 mod reading;

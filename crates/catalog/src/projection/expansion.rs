@@ -49,8 +49,14 @@ struct Prefixes {
     values: RecordBatch,
     /// For each column the places of the values in its domain.
     places: RecordBatch,
-    /// The next combination.
-    next: usize,
+    /// The next combination: a prefix, and the position of a value.
+    next: (usize, usize),
+}
+
+/// Each of some prefixes with each of some values, by their positions.
+struct Combinations {
+    parents: Range<usize>,
+    values: Range<usize>,
 }
 
 impl Expansion {
@@ -79,7 +85,7 @@ impl Expansion {
         let first = Prefixes {
             values: nothing.clone(),
             places: nothing,
-            next: 0,
+            next: (0, 0),
         };
         Ok(Self {
             catalog,
@@ -109,7 +115,7 @@ impl Expansion {
         let kept = Prefixes {
             values: filter_record_batch(&extended.values, &keep)?,
             places: filter_record_batch(&extended.places, &keep)?,
-            next: 0,
+            next: (0, 0),
         };
         if kept.values.num_rows() == 0 {
             return empty.map(Some);
@@ -133,21 +139,25 @@ impl Expansion {
     }
 
     /// Some combinations of the last prefixes with the values of column `depth`.
-    fn extend(&self, depth: usize, combinations: Range<usize>) -> Result<Prefixes> {
+    fn extend(&self, depth: usize, combinations: Combinations) -> Result<Prefixes> {
         let spec = &self.catalog.spec;
         let Some(last) = self.prefixes.last() else {
             return datafusion::common::internal_err!("no prefixes to extend");
         };
         let column = &self.columns[depth];
         let count = column.domain.len();
-        let parents: UInt32Array = combinations.clone().map(|c| (c / count) as u32).collect();
-        let places: Vec<u64> = combinations
-            .map(|combination| match column.is_reversed {
-                false => combination % count,
-                true => count - 1 - combination % count,
-            })
-            .map(|place| place as u64)
-            .collect();
+        let (mut parents, mut places) = (vec![], vec![]);
+        for parent in combinations.parents {
+            for value in combinations.values.clone() {
+                let place = match column.is_reversed {
+                    false => value,
+                    true => count - 1 - value,
+                };
+                parents.push(parent as u32);
+                places.push(place as u64);
+            }
+        }
+        let parents = UInt32Array::from(parents);
         let (start, known) = match &column.all {
             Some(all) => (0, Arc::clone(all)),
             // Then they are all of one prefix, so their places are neighbours.
@@ -171,7 +181,7 @@ impl Expansion {
         Ok(Prefixes {
             values: extend(&last.values, &parents, spec, vec![values])?,
             places: RecordBatch::try_new(schema.into(), place_columns)?,
-            next: 0,
+            next: (0, 0),
         })
     }
 
@@ -200,19 +210,25 @@ impl Expansion {
 }
 
 impl Prefixes {
-    /// Combinations that have not been taken yet: of one prefix, or all of several ones. `None` when
-    /// all have been.
-    fn take_some(&mut self, values: usize) -> Option<Range<usize>> {
-        let start = self.next;
-        let all = self.values.num_rows().checked_mul(values)?;
-        if start >= all {
+    /// Combinations with `values` values that have not been taken yet: all of several prefixes, or
+    /// some of one. `None` when all have been.
+    fn take_some(&mut self, values: usize) -> Option<Combinations> {
+        let (parent, value) = self.next;
+        if values == 0 || parent >= self.values.num_rows() {
             return None;
         }
-        let end = match values <= AT_A_TIME {
-            true => start + values * (AT_A_TIME / values),
-            false => (start + AT_A_TIME).min((start / values + 1) * values),
+        if values <= AT_A_TIME {
+            let end = (parent + AT_A_TIME / values).min(self.values.num_rows());
+            self.next = (end, 0);
+            let (parents, values) = (parent..end, 0..values);
+            return Some(Combinations { parents, values });
+        }
+        let end = value.saturating_add(AT_A_TIME).min(values);
+        self.next = match end == values {
+            true => (parent + 1, 0),
+            false => (parent, end),
         };
-        self.next = end.min(all);
-        Some(start..self.next)
+        let (parents, values) = (parent..parent + 1, value..end);
+        Some(Combinations { parents, values })
     }
 }
