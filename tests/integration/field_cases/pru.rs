@@ -186,7 +186,7 @@ async fn pru_07_files_that_are_pruned_are_not_opened() {
 async fn two_thousand_partitions() -> Sessions {
     tree(Case::new(), (1..=2000).map(|p| format!("T/p={p}")))
         .table(csv("t", "id BIGINT, p INT", "p"))
-        .modes(modes::DEFAULT_ONLY)
+        .modes(modes::FEW)
         .open_broken()
         .await
 }
