@@ -14,6 +14,7 @@ use datafusion_partitioned::core::{
 use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::Lake;
 use futures::TryStreamExt;
+use object_store::path::Path;
 
 /// A declaration: `CREATE EXTERNAL TABLE name (columns) PARTITIONED BY (partitioned_by) ..`.
 pub(super) struct Table {
@@ -23,6 +24,7 @@ pub(super) struct Table {
     format: &'static str,
     locations: Vec<String>,
     options: String,
+    rows_in_catalog: fn(&Path) -> usize,
 }
 
 impl Table {
@@ -35,6 +37,7 @@ impl Table {
             format: "PARQUET",
             locations: vec!["T/".to_owned()],
             options: String::new(),
+            rows_in_catalog: |_| 0,
         }
     }
 
@@ -51,6 +54,13 @@ impl Table {
 
     pub(super) fn option(mut self, key: &str, value: &str) -> Self {
         self.options.push_str(&format!(", '{key}' '{value}'"));
+        self
+    }
+
+    /// What a catalog says about the number of rows of a partition: 0, that it does not know, unless
+    /// told otherwise.
+    pub(super) fn rows_in_catalog(mut self, rows: fn(&Path) -> usize) -> Self {
+        self.rows_in_catalog = rows;
         self
     }
 
@@ -83,8 +93,8 @@ impl Table {
     }
 }
 
-/// Puts a table with the same partitions, from a catalog that knows their locations alone, in the
-/// place of one that finds them in directories.
+/// Puts a table with the same partitions, from a catalog that knows their locations and the given
+/// numbers of rows, in the place of one that finds them in directories.
 pub(super) async fn replace_by_catalog(
     ctx: &SessionContext,
     table: &Table,
@@ -102,7 +112,10 @@ pub(super) async fn replace_by_catalog(
     }
     let partitions: Vec<_> = partitions
         .into_iter()
-        .map(|(location, values)| Partition::new(values, location))
+        .map(|(location, values)| {
+            let rows = (table.rows_in_catalog)(&location);
+            Partition::new(values, location).with_rows(rows)
+        })
         .collect();
     let catalog = MemoryCatalog::try_new(spec.clone(), &partitions)?;
 
