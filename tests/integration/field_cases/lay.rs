@@ -1,5 +1,10 @@
 //! LAY: the layout of directories, and their listing.
 
+use std::sync::Arc;
+
+use datafusion_partitioned_test_utils::{Fault, FaultyStore, RequestKind};
+use object_store::memory::InMemory;
+
 use super::key_server::Bucket;
 use super::{Case, Table, modes};
 
@@ -212,59 +217,112 @@ async fn lay_12_plain_directories_below_the_last_level() {
 /// alone (apache/pinot #6002, afreidah/s3-orchestrator #198, mojatter/s2 #215).
 #[tokio::test]
 async fn lay_13_pages_of_exactly_1000_keys() {
-    // Opening thousands of files takes long and shows nothing more: in tables that are read, a page
-    // has a tenth of the keys.
-    for (page, is_read) in [(1000, false), (100, true)] {
-        let mut bucket = Bucket::new().with_page(page);
-        let tables = [
-            ("a", page - 1),
-            ("b", page),
-            ("c", page + 1),
-            ("d", 2 * page),
-            ("e", 30),
-        ];
-        for (name, files) in tables {
-            for file in 0..files {
-                bucket = bucket.with(format!("{name}/p=1/f{file:04}.csv"), "id\n1\n");
+    let tables = [("a", 999), ("b", 1000), ("c", 1001), ("d", 2000), ("e", 30)];
+    let mut bucket = Bucket::new();
+    for (name, files) in tables {
+        for file in 0..files {
+            bucket = bucket.with(format!("{name}/p=1/f{file:04}.json"), "{\"id\":1}");
+        }
+    }
+    // The first page of this one has nothing but hidden names.
+    for file in 0..1000 {
+        bucket = bucket.with(format!("e/p=1/_x{file:04}"), "hidden");
+    }
+    let (_server, mut case) = bucket.serve().await;
+    for (name, _) in tables {
+        let table = Table::new(name, "id BIGINT, p INT", "p").stored_as("JSON");
+        case = case.table(table.at(&[&format!("{name}/")]));
+    }
+    let case = case.modes(modes::FEW).open_broken().await;
+    for (name, files) in tables {
+        let query = format!("SELECT count(*) FROM {name} WHERE p = 1");
+        case.rows(&query, &[&files.to_string()]).await;
+    }
+}
+
+/// Partitions that begin and end on any page, found by one listing of the table and by one of each
+/// partition: every file counts once. A page that is lost is an error.
+#[tokio::test]
+async fn lay_13_partitions_over_several_pages() {
+    let store = FaultyStore::new(Arc::new(InMemory::new()));
+    let mut case = Case::in_store("memory://lake/", Arc::new(store.clone()));
+    let tables: [(&str, &[usize]); 6] = [
+        ("a", &[999]),
+        ("b", &[1000]),
+        ("c", &[1001]),
+        ("d", &[2000]),
+        // The second one goes over the end of a page, the third one over a whole page.
+        ("e", &[700, 700, 1700, 1]),
+        // The first page has nothing but hidden names.
+        ("f", &[30]),
+    ];
+    for file in 0..1000 {
+        case = case.bytes(&format!("f/p=0/_x{file:04}"), "hidden");
+    }
+    for (name, partitions) in tables {
+        for (p, files) in partitions.iter().enumerate() {
+            for file in 0..*files {
+                case = case.bytes(&format!("{name}/p={p}/f{file:04}.json"), "{\"id\":1}");
             }
         }
-        // The first page of this one has nothing but hidden names.
-        for file in 0..page {
-            bucket = bucket.with(format!("e/p=1/_x{file:04}"), "hidden");
-        }
-        let (_server, mut case) = bucket.serve().await;
-        for (name, _) in tables {
-            let table = Table::new(name, "id BIGINT, p INT", "p").stored_as("CSV");
-            case = case.table(table.at(&[&format!("{name}/")]));
-        }
-        let case = case.modes(modes::FEW).open_broken().await;
-        for (name, files) in tables {
-            assert_eq!(case.listed_files(name).await, files, "{name}, {page}");
-            if is_read {
-                let query = format!("SELECT count(*) FROM {name} WHERE p = 1");
-                case.rows(&query, &[&files.to_string()]).await;
-            }
-        }
+        let table = Table::new(name, "id BIGINT, p INT", "p").stored_as("JSON");
+        case = case.table(table.at(&[&format!("{name}/")]));
+    }
+    let case = case.modes(modes::FEW).open_broken().await;
+    for (name, partitions) in tables {
+        let all = format!("SELECT count(*) FROM {name}");
+        case.rows(&all, &[&partitions.iter().sum::<usize>().to_string()])
+            .await;
+        let listings = case.listings(&all).await;
+        assert_eq!(listings, [format!("LIST /{name}/")]);
+
+        let some = format!("SELECT p, count(*) FROM {name} WHERE p >= 0 AND p <> 3 GROUP BY p");
+        let wanted = partitions.iter().enumerate().take(3);
+        let expected: Vec<_> = wanted.map(|(p, files)| format!("{p} | {files}")).collect();
+        let expected: Vec<_> = expected.iter().map(String::as_str).collect();
+        case.rows(&some, &expected).await;
+    }
+    let listings = case.listings("SELECT count(*) FROM e WHERE p <> 1").await;
+    insta::assert_snapshot!(listings.join("\n"), @r"
+    LIST /e/ (delimiter)
+    LIST /e/p=0/
+    LIST /e/p=2/
+    LIST /e/p=3/
+    ");
+
+    store.inject(Fault::fail_after(1000, |request| {
+        request.kind == RequestKind::List
+    }));
+    for query in [
+        "SELECT count(*) FROM c",
+        "SELECT count(*) FROM c WHERE p = 0",
+        "SELECT count(*) FROM e",
+        "SELECT count(*) FROM e WHERE p = 2",
+    ] {
+        case.fails(query, &["cannot list the partitions in 'memory://lake/"])
+            .await;
     }
 }
 
 /// The same for directories, which a listing returns in pages too.
 #[tokio::test]
 async fn lay_13_pages_of_directories() {
-    for (page, partitions) in [(7, 6), (7, 7), (7, 8), (7, 14), (1, 5)] {
+    for (page, partitions) in [(7, 6), (7, 7), (7, 8), (7, 14), (1, 5), (1000, 1001)] {
         let mut bucket = Bucket::new().with_page(page);
         for p in 0..partitions {
-            bucket = bucket.with(format!("T/p={p}/f.csv"), "id\n1\n");
+            bucket = bucket.with(format!("T/p={p}/f.json"), "{\"id\":1}");
         }
         let (_server, case) = bucket.serve().await;
         let case = case
-            .table(Table::new("t", "id BIGINT, p INT", "p").stored_as("CSV"))
+            .table(Table::new("t", "id BIGINT, p INT", "p").stored_as("JSON"))
             .modes(modes::PRUNING)
-            .open()
+            .open_broken()
             .await;
         let last = (partitions - 1).to_string();
         let query = format!("SELECT p FROM t WHERE p >= {last}");
         case.files(&query, &[&last], 1).await;
+        let query = format!("SELECT count(*) FROM t WHERE p <> {last}");
+        case.files(&query, &[&last], partitions - 1).await;
         case.rows("SELECT count(*) FROM t", &[&partitions.to_string()])
             .await;
     }

@@ -7,14 +7,13 @@ use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
-use datafusion_partitioned::core::PartitionBatch;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{
     RequestCountingStore, ordered_rows, scan_metric, sorted_rows,
 };
 
 use super::modes::Mode;
-use super::table::{catalog_of, list_all};
+use super::table::catalog_of;
 
 /// A session with the options of a mode.
 pub(super) struct Session {
@@ -209,6 +208,7 @@ impl Sessions {
     pub(super) async fn fails(&self, sql: &str, texts: &[&str]) {
         for (session, declared) in &self.sessions {
             let name = session.mode.name;
+            session.forget_listings();
             let error = match declared {
                 Err(error) => error.clone(),
                 Ok(()) => match session.run(sql).await {
@@ -225,16 +225,11 @@ impl Sessions {
         }
     }
 
-    /// How many files of a table its catalog finds.
-    pub(super) async fn listed_files(&self, table: &str) -> usize {
-        let ctx = &self.default().ctx;
-        let table = ctx.table_provider(table).await.unwrap();
-        let batches = list_all(ctx, &table).await.unwrap();
-        let sources = batches.iter().flat_map(PartitionBatch::sources);
-        sources
-            .filter_map(|source| source.objects.as_ref())
-            .map(Vec::len)
-            .sum()
+    /// The LIST requests of a query in the default mode, sorted.
+    pub(super) async fn listings(&self, sql: &str) -> Vec<String> {
+        let mut requests = self.requests(sql).await;
+        requests.retain(|request| request.starts_with("LIST"));
+        requests
     }
 
     /// The requests of a query in the default mode, sorted.

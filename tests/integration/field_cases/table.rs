@@ -143,7 +143,7 @@ pub(super) fn catalog_of(table: &Arc<dyn TableProvider>) -> &Arc<dyn PartitionCa
     table.catalog()
 }
 
-pub(super) async fn list_all(
+async fn list_all(
     ctx: &SessionContext,
     table: &Arc<dyn TableProvider>,
 ) -> Result<Vec<PartitionBatch>> {
