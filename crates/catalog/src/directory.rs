@@ -156,6 +156,10 @@ impl DirectoryCatalog {
         &self.table.roots
     }
 
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// The store of the table.
     pub fn store_url(&self) -> &ObjectStoreUrl {
         &self.table.store_url
@@ -193,6 +197,22 @@ impl Table {
     pub(crate) fn is_selected(&self, object: &ObjectMeta) -> bool {
         let pattern = self.path_pattern.as_ref();
         pattern.is_none_or(|pattern| pattern.is_match(&format!("/{}", object.location)))
+    }
+
+    /// What walks have seen below one root.
+    pub(crate) fn estimate_below_one(&self) -> PartitionEstimate {
+        self.with_columns(self.observed.estimate(&PartitionPredicate::all(&self.spec)))
+    }
+
+    /// An estimate with distinct values for each level, as one with those for each column.
+    fn with_columns(&self, mut estimate: PartitionEstimate) -> PartitionEstimate {
+        let levels = estimate.distinct.iter().enumerate();
+        let columns = levels.flat_map(|(level, distinct)| {
+            let columns = self.layout.columns(level);
+            columns.map(move |_| *distinct)
+        });
+        estimate.distinct = columns.collect();
+        estimate
     }
 
     pub(crate) fn url_of(&self, path: &Path) -> String {
@@ -233,11 +253,7 @@ impl PartitionCatalog for DirectoryCatalog {
         if let Some(directories) = self.remembered_sizes(wanted, context).await {
             estimate = observed.add_up(&directories, estimate.distinct);
         }
-        let layout = &self.table.layout;
-        estimate.distinct = (0..layout.levels())
-            .flat_map(|level| vec![estimate.distinct[level]; layout.columns(level).len()])
-            .collect();
-        Ok(estimate)
+        Ok(self.table.with_columns(estimate))
     }
 
     fn with_text_filter(&self, filter: PartitionPredicate) -> Option<Arc<dyn PartitionCatalog>> {

@@ -8,7 +8,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{concat, filter_record_batch, take_arrays};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
-use datafusion_partitioned_core::PartitionSpec;
+use datafusion_partitioned_core::{PartitionBatch, PartitionSpec};
 use object_store::path::Path;
 
 use crate::listing::{Directories, ParsedNames};
@@ -39,6 +39,17 @@ impl Level {
             texts: with_texts.then(nothing).transpose()?,
             directories,
         })
+    }
+
+    /// The locations of `partitions`, of which the first columns are known.
+    pub(crate) fn below(partitions: &PartitionBatch) -> Self {
+        let locations = partitions.sources().iter().map(|s| s.location.clone());
+        Self {
+            depth: 0,
+            values: partitions.values().clone(),
+            texts: None,
+            directories: locations.collect(),
+        }
     }
 
     /// What was found in the directories of this level, one listing for each in their order.

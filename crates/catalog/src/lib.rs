@@ -1,18 +1,28 @@
-//! Catalogs without heavy dependencies. So far one: [`DirectoryCatalog`], which finds the
-//! partitions of a table by listing its directories, through a [`Lister`] that may remember
-//! listings in a [`ListingCache`].
+//! Catalogs without heavy dependencies:
+//!
+//! | catalog | partitions are |
+//! |---|---|
+//! | [`DirectoryCatalog`] | found by listing directories, through a [`Lister`] that may remember listings in a [`ListingCache`] |
+//! | [`ProjectionCatalog`] | computed from rules |
+//! | [`HybridCatalog`] | found by listing the directories below those of another catalog |
 
 mod data_file;
 mod directory;
+mod hybrid;
 mod level;
 mod lister;
 mod listing;
 mod listing_cache;
 mod local;
 mod observed;
+mod projection;
 mod walk;
 
 pub use data_file::{list_data_files, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};
+pub use hybrid::HybridCatalog;
 pub use lister::Lister;
 pub use listing_cache::ListingCache;
+pub use projection::{
+    ColumnProjection, DateFormat, DateProjection, DateUnit, ProjectedLocations, ProjectionCatalog,
+};

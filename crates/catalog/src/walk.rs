@@ -39,6 +39,8 @@ pub(crate) struct Walk {
     wanted: PartitionPredicate,
     context: ListingContext,
     found: Found,
+    /// The directories to start in, with their values of the first columns, instead of the roots.
+    below: Option<PartitionBatch>,
 }
 
 /// What a walk has come across.
@@ -60,7 +62,14 @@ impl Walk {
             wanted,
             context,
             found: Found::default(),
+            below: None,
         }
+    }
+
+    /// Starts at the locations of `partitions`, which know the columns that the layout does not have.
+    pub(crate) fn below(mut self, partitions: PartitionBatch) -> Self {
+        self.below = Some(partitions);
+        self
     }
 
     pub(crate) fn run(self) -> BoxStream<'static, Result<PartitionBatch>> {
@@ -68,12 +77,14 @@ impl Walk {
         let walk = Arc::new(self);
         stream::once(async move {
             let lister = Lister::try_new(&walk.table.store_url, &walk.context)?;
-            for root in &walk.table.roots {
-                lister.check(root)?;
+            if walk.below.is_none() {
+                for root in &walk.table.roots {
+                    lister.check(root)?;
+                }
             }
             let levels = walk.descend(&lister).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.
-            let is_whole_table = levels.iter().all(Level::is_root);
+            let is_whole_table = walk.below.is_none() && levels.iter().all(Level::is_root);
             let (deferred, levels): (Vec<_>, Vec<_>) = levels
                 .into_iter()
                 .partition(|level| walk.is_deferred(level));
@@ -120,11 +131,14 @@ impl Walk {
     /// flat, by their level, or the partitions themselves when their files are looked for later.
     async fn descend(&self, lister: &Lister) -> Result<Vec<Level>> {
         let table = &self.table;
-        let roots = Level::roots(
-            &table.spec,
-            table.roots.clone(),
-            table.text_filter.is_some(),
-        )?;
+        let roots = match &self.below {
+            Some(partitions) => Level::below(partitions),
+            None => Level::roots(
+                &table.spec,
+                table.roots.clone(),
+                table.text_filter.is_some(),
+            )?,
+        };
         let wanted = self.wanted(&roots.values, roots.texts.as_ref())?;
         let mut level = roots.filter(&wanted)?;
         for depth in 0..table.layout.levels() {
@@ -142,7 +156,7 @@ impl Walk {
                 continue;
             }
             let children = self.list_level(lister, &level).await?;
-            if level.is_root() && children.is_empty() {
+            if level.is_root() && children.is_empty() && self.below.is_none() {
                 // Nothing to choose from: what is there instead?
                 break;
             }

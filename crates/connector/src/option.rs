@@ -79,6 +79,9 @@ impl<T: OptionValue> OptionValue for Option<T> {
 /// ```
 ///
 /// An option without a default is mandatory, unless its type is an `Option`.
+///
+/// A `*` in the key stands for a name, as in `projection.*.type`; see
+/// [`ConnectorOptions::get_named`](crate::ConnectorOptions::get_named).
 pub struct ConnectorOption<T> {
     key: &'static str,
     description: &'static str,
@@ -149,6 +152,17 @@ impl OptionDescription {
         self.key
     }
 
+    /// Whether this is the option with the key `key`, in which any name may stand for a `*`.
+    pub(crate) fn has_key(&self, key: &str) -> bool {
+        match self.key.split_once('*') {
+            None => self.key == key,
+            Some((before, behind)) => key
+                .strip_prefix(before)
+                .and_then(|key| key.strip_suffix(behind))
+                .is_some_and(|name| !name.is_empty()),
+        }
+    }
+
     /// The name of the value's type.
     pub fn type_name(&self) -> &str {
         self.type_name
@@ -179,6 +193,17 @@ mod tests {
         assert_eq!(description.type_name(), "integer");
         assert_eq!(description.default_text(), Some("10"));
         assert_eq!(description.description(), "The most to read");
+    }
+
+    #[test]
+    fn a_star_stands_for_a_name() {
+        let range: ConnectorOption<String> = ConnectorOption::new("projection.*.range", "");
+        let description = range.describe();
+        assert!(description.has_key("projection.day.range"));
+        assert!(description.has_key("projection.a.b.range"));
+        assert!(!description.has_key("projection.range"));
+        assert!(!description.has_key("projection..range"));
+        assert!(!LIMIT.describe().has_key("limits"));
     }
 
     #[test]

@@ -67,7 +67,18 @@ impl ConnectorOptions {
     ///
     /// Fails when the text does not suit the type, and when a mandatory option is missing.
     pub fn get<T: OptionValue>(&self, option: &ConnectorOption<T>) -> Result<T> {
-        let key = option.key();
+        self.value(option, option.key())
+    }
+
+    /// The same for an option whose key has a `*`, with `name` in that place; case does not matter.
+    ///
+    /// Fails as [`Self::get`] does.
+    pub fn get_named<T: OptionValue>(&self, option: &ConnectorOption<T>, name: &str) -> Result<T> {
+        let key = option.key().replacen('*', &name.to_lowercase(), 1);
+        self.value(option, &key)
+    }
+
+    fn value<T: OptionValue>(&self, option: &ConnectorOption<T>, key: &str) -> Result<T> {
         let given = self.given.get(key).map(GivenOption::read);
         match given.or_else(|| option.default_text()) {
             Some(text) => T::parse(text).map_err(|expected| {
@@ -186,7 +197,7 @@ fn lower_case_key(spelling: &str) -> String {
 }
 
 fn is_own(own: &[OptionDescription], key: &str) -> bool {
-    key == CONNECTOR.key() || own.iter().any(|option| option.key() == key)
+    key == CONNECTOR.key() || own.iter().any(|option| option.has_key(key))
 }
 
 #[cfg(test)]
@@ -242,6 +253,15 @@ mod tests {
             error.ends_with("missing option 'topic' for table 'sales'"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_name_stands_in_the_key() {
+        const RANGE: ConnectorOption<usize> = ConnectorOption::new("projection.*.range", "");
+        let options = options(&[("Projection.Day.range", "3")]).unwrap();
+        assert_eq!(options.get_named(&RANGE, "DAY").unwrap(), 3);
+        let error = options.get_named(&RANGE, "hour").unwrap_err().to_string();
+        assert!(error.contains("missing option 'projection.hour.range'"), "{error}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use datafusion::prelude::SessionConfig;
 use futures::stream::BoxStream;
 
 use crate::options::PartitionedOptions;
+use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::{PartitionBatch, PartitionSpec};
@@ -38,6 +39,18 @@ pub trait PartitionCatalog: Debug + Send + Sync {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>>;
+
+    /// The same as [`Self::list`], with all partitions in `order`, when the catalog knows them in
+    /// order without holding them all. `None` when it does not; then they are collected and sorted.
+    fn list_in_order(
+        &self,
+        wanted: PartitionPredicate,
+        order: &PartitionOrder,
+        context: ListingContext,
+    ) -> Option<BoxStream<'static, Result<PartitionBatch>>> {
+        let _ = (wanted, order, context);
+        None
+    }
 
     /// How much of the table satisfies `wanted`, for join order only. Must be cheap: at most a few
     /// requests, none where something is remembered or can be assumed.

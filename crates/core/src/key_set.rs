@@ -111,6 +111,11 @@ impl KeyTuples {
         self.len() == 0
     }
 
+    /// The values of key column `key`, one for each tuple.
+    pub(crate) fn column(&self, key: usize) -> Option<&ArrayRef> {
+        self.keys.get(key)
+    }
+
     fn may_contain(
         &self,
         candidates: &[Option<&ArrayRef>],

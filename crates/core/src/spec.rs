@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array};
 use datafusion::arrow::compute::{concat_batches, filter_record_batch, take_arrays};
-use datafusion::arrow::datatypes::{Field, Fields, Schema, SchemaRef};
+use datafusion::arrow::datatypes::{Field, FieldRef, Fields, Schema, SchemaRef};
 use datafusion::common::{Result, ScalarValue, assert_or_internal_err, internal_datafusion_err};
 use object_store::ObjectMeta;
 use object_store::path::Path;
@@ -82,6 +82,15 @@ impl PartitionSpec {
     /// The schema of the first `columns` partition columns.
     pub fn prefix(&self, columns: usize) -> SchemaRef {
         Arc::new(Schema::new(self.fields()[..columns].to_vec()))
+    }
+
+    /// The first `columns` partition columns, and the others.
+    pub fn split_at(&self, columns: usize) -> (Self, Self) {
+        let (first, rest) = self.fields().split_at(columns);
+        let of = |fields: &[FieldRef]| Self {
+            schema: Arc::new(Schema::new(fields.to_vec())),
+        };
+        (of(first), of(rest))
     }
 }
 
@@ -300,6 +309,26 @@ impl PartitionBatch {
         Self::try_new(values, sources)
     }
 
+    /// All partitions in the order of `rows`, each of which is there once.
+    ///
+    /// # Errors
+    /// An internal error when one is missing.
+    pub(crate) fn permute(self, rows: &[u32]) -> Result<Self> {
+        let mut sources: Vec<_> = self.sources.into_iter().map(Some).collect();
+        let sources = rows
+            .iter()
+            .map(|row| {
+                let source = sources.get_mut(*row as usize).and_then(Option::take);
+                source.ok_or_else(|| internal_datafusion_err!("partition {row} is not there once"))
+            })
+            .collect::<Result<_>>()?;
+        let rows = UInt32Array::from(rows.to_vec());
+        let columns = take_arrays(self.values.columns(), &rows, None)?;
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        let values = RecordBatch::try_new_with_options(self.values.schema(), columns, &options)?;
+        Self::try_new(values, sources)
+    }
+
     /// The partitions for which `keep` is true.
     ///
     /// # Errors
@@ -389,6 +418,10 @@ mod tests {
         assert_eq!(taken.partition_values(0).unwrap(), rows[1].values);
         assert_eq!(taken.sources()[1].location, Path::from("t/1"));
         assert!(both.take(&[5]).is_err());
+        let permuted = both.clone().permute(&[3, 0, 4, 2, 1]).unwrap();
+        assert_eq!(permuted.partition_values(4).unwrap(), rows[2].values);
+        assert_eq!(permuted.sources()[0].location, Path::from("t/2"));
+        assert!(both.permute(&[0, 0, 1, 2, 3]).is_err());
         assert!(
             PartitionBatch::from_partitions(&spec(), &[])
                 .unwrap()

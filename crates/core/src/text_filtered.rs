@@ -9,6 +9,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 
 use crate::catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
+use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
 use crate::spec::{PartitionBatch, PartitionSpec};
 use crate::text::value_to_text;
@@ -25,6 +26,16 @@ impl TextFilteredCatalog {
     /// The partitions of `inner` that satisfy `filter`, a predicate over its columns as text.
     pub fn new(inner: Arc<dyn PartitionCatalog>, filter: PartitionPredicate) -> Self {
         Self { inner, filter }
+    }
+
+    fn filter(
+        &self,
+        partitions: BoxStream<'static, Result<PartitionBatch>>,
+    ) -> BoxStream<'static, Result<PartitionBatch>> {
+        let filter = self.filter.clone();
+        partitions
+            .and_then(move |batch| std::future::ready(filter_by_text(batch, &filter)))
+            .boxed()
     }
 }
 
@@ -56,11 +67,17 @@ impl PartitionCatalog for TextFilteredCatalog {
         wanted: PartitionPredicate,
         context: ListingContext,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
-        let filter = self.filter.clone();
-        self.inner
-            .list(wanted, context)
-            .and_then(move |batch| std::future::ready(filter_by_text(batch, &filter)))
-            .boxed()
+        self.filter(self.inner.list(wanted, context))
+    }
+
+    fn list_in_order(
+        &self,
+        wanted: PartitionPredicate,
+        order: &PartitionOrder,
+        context: ListingContext,
+    ) -> Option<BoxStream<'static, Result<PartitionBatch>>> {
+        let partitions = self.inner.list_in_order(wanted, order, context)?;
+        Some(self.filter(partitions))
     }
 
     async fn estimate(

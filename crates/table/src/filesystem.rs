@@ -10,12 +10,13 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
 use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescription};
-use datafusion_partitioned_core::PartitionSpec;
+use datafusion_partitioned_core::{PartitionCatalog, PartitionSpec};
 
 use crate::columns::DeclaredColumns;
 use crate::format::TableFormat;
-use crate::inference::infer_columns;
+use crate::inference::{declared_columns, infer_columns};
 use crate::options::DirectoryOptions;
+use crate::projection::Projection;
 use crate::provider::PartitionedTableProvider;
 
 /// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
@@ -40,6 +41,7 @@ impl Connector for FilesystemConnector {
 
     fn options(&self) -> Vec<OptionDescription> {
         let mut options = DirectoryOptions::descriptions();
+        options.extend(Projection::descriptions());
         options.extend(TableFormat::descriptions());
         options
     }
@@ -59,22 +61,30 @@ impl Connector for FilesystemConnector {
             }
         }
 
-        let catalog = |spec: &PartitionSpec| {
-            DirectoryCatalog::try_new(&roots, spec.clone(), options.layout(spec)?)?
-                .with_on_mismatch(options.on_mismatch)
-                .with_path_pattern(options.path_pattern.as_deref())
-                .map_err(|error| error.context("option 'source.path.regex-pattern'"))
+        let Some(store_url) = roots.first().map(ListingTableUrl::object_store) else {
+            return plan_err!("table '{}' has no LOCATION", command.name);
         };
-        let (file_schema, spec) =
-            infer_columns(context, &columns, &options, &format, &catalog).await?;
-        let catalog = catalog(&spec)?;
-        let store_url = catalog.store_url().clone();
-        let mut table = PartitionedTableProvider::try_new(
-            Arc::new(catalog),
-            format.format,
-            store_url,
-            file_schema,
-        )?
+        let projection = Projection::try_new(context.options(), &columns)
+            .map_err(|error| error.context(format!("table '{}'", command.name)))?;
+        let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) = match projection {
+            Some(projection) => {
+                let (file_schema, spec) = declared_columns(context, &columns, &options)?;
+                let catalog = projection.catalog(&roots, &spec, &options, context.options());
+                let context = || format!("table '{}'", command.name);
+                (file_schema, catalog.map_err(|error| error.context(context()))?)
+            }
+            None => {
+                let catalog = |spec: &PartitionSpec| {
+                    let layout = options.layout(spec)?;
+                    options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
+                };
+                let (file_schema, spec) =
+                    infer_columns(context, &columns, &options, &format, &catalog).await?;
+                (file_schema, Arc::new(catalog(&spec)?))
+            }
+        };
+        let mut table =
+            PartitionedTableProvider::try_new(catalog, format.format, store_url, file_schema)?
         .with_read_options(format.options)
         .with_metadata_columns(&options.metadata_columns)?
         .with_definition(command.definition.clone())

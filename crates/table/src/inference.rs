@@ -14,7 +14,7 @@ use futures::StreamExt;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use crate::columns::{DeclaredColumns, text_type, with_dictionaries, without_columns};
+use crate::columns::{DeclaredColumns, text_type, without_columns};
 use crate::format::TableFormat;
 use crate::options::DirectoryOptions;
 use crate::partition_types::TypeInference;
@@ -65,11 +65,25 @@ pub(crate) async fn infer_columns(
             );
         }
     };
-    let spec = match options.dictionary {
-        true => with_dictionaries(&spec)?,
-        false => spec,
+    Ok((file_schema, options.encoded(spec)?))
+}
+
+/// The same where nothing is to be listed: partition columns without a type are text.
+pub(crate) fn declared_columns(
+    context: &ConnectorContext<'_>,
+    columns: &DeclaredColumns,
+    options: &DirectoryOptions,
+) -> Result<(SchemaRef, PartitionSpec)> {
+    let Some(file_schema) = &columns.file_schema else {
+        return plan_err!(
+            "table '{}' has a partition projection, which finds no files whose columns it could have; \
+             declare the columns",
+            context.table()
+        );
     };
-    Ok((file_schema, spec))
+    let text = text_type(context.session().config_options());
+    let spec = columns.spec(|_| text.clone())?;
+    Ok((Arc::clone(file_schema), options.encoded(spec)?))
 }
 
 /// The columns of these files, less those that are partition columns.

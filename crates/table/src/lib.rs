@@ -24,6 +24,7 @@ mod metadata_answers;
 mod null_counts;
 mod options;
 mod partition_types;
+mod projection;
 mod provider;
 mod reader;
 mod schema;

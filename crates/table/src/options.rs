@@ -1,7 +1,7 @@
 //! The table options of the connector `filesystem` that say how directories are read.
 
 use datafusion::common::{Result, plan_err};
-use datafusion_partitioned_catalog::OnMismatch;
+use datafusion_partitioned_catalog::{DirectoryCatalog, OnMismatch};
 use datafusion_partitioned_connector::{
     ConnectorOption, ConnectorOptions, OptionDescription, OptionValue,
 };
@@ -9,6 +9,7 @@ use datafusion_partitioned_core::{
     DEFAULT_PARTITION_NAME, PartitionLayout, PartitionLimits, PartitionSpec,
 };
 
+use crate::columns::with_dictionaries;
 use crate::metadata::MetadataColumn;
 
 /// How NULL is spelled in a directory name (Flink's key; the default is Hive's and Spark's name).
@@ -84,12 +85,12 @@ const PATH_PATTERN: ConnectorOption<Option<String>> = ConnectorOption::new(
 pub(crate) struct DirectoryOptions {
     default_name: String,
     layout: String,
-    pub(crate) on_mismatch: OnMismatch,
+    on_mismatch: OnMismatch,
     pub(crate) type_inference: bool,
-    pub(crate) dictionary: bool,
+    dictionary: bool,
     pub(crate) partitions: Option<String>,
     pub(crate) limits: PartitionLimits,
-    pub(crate) path_pattern: Option<String>,
+    path_pattern: Option<String>,
     pub(crate) metadata_columns: Vec<MetadataColumn>,
     /// How many partitions to look at for columns that are not declared.
     pub(crate) schema_sample: usize,
@@ -130,6 +131,22 @@ impl DirectoryOptions {
                 .map_or(vec![], |list| list.0),
             schema_sample: options.get(&SCHEMA_SAMPLE)?.0,
         })
+    }
+
+    /// The partition columns, encoded as asked for.
+    pub(crate) fn encoded(&self, spec: PartitionSpec) -> Result<PartitionSpec> {
+        match self.dictionary {
+            true => with_dictionaries(&spec),
+            false => Ok(spec),
+        }
+    }
+
+    /// A catalog of directories that keeps these rules.
+    pub(crate) fn rules_of(&self, catalog: DirectoryCatalog) -> Result<DirectoryCatalog> {
+        catalog
+            .with_on_mismatch(self.on_mismatch)
+            .with_path_pattern(self.path_pattern.as_deref())
+            .map_err(|error| error.context("option 'source.path.regex-pattern'"))
     }
 
     /// The layout of a table with these partition columns.

@@ -1,5 +1,6 @@
 //! [`PartitionPredicate`]: which partitions a query wants.
 
+mod candidates;
 mod three_valued;
 
 use std::fmt;
@@ -111,6 +112,20 @@ impl PartitionPredicate {
             .collect();
         self.dynamic.push(DynamicConjunct { keys, slot });
         self
+    }
+
+    /// The same predicate over the first `columns` columns alone; of the others nothing is known.
+    pub fn over_prefix(&self, columns: usize) -> Self {
+        let conjunct = |c: &Conjunct| Conjunct::new(c.expression.expr(), columns);
+        let dynamic = self.dynamic.iter().map(|dynamic| DynamicConjunct {
+            keys: dynamic.keys.iter().map(conjunct).collect(),
+            slot: Arc::clone(&dynamic.slot),
+        });
+        Self {
+            spec: self.spec.split_at(columns).0,
+            conjuncts: self.conjuncts.iter().map(conjunct).collect(),
+            dynamic: dynamic.collect(),
+        }
     }
 
     /// The filters known when planning, over the columns of the spec.

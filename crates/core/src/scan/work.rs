@@ -20,7 +20,6 @@ use super::{PartitionScan, RowsNeeded};
 use crate::catalog::ListingContext;
 use crate::dynamic_filter::KeySlot;
 use crate::options::PartitionedOptions;
-use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
 use crate::reader::{PartitionReader, ReadContext};
 use crate::spec::PartitionBatch;
@@ -109,11 +108,16 @@ impl Work {
             share,
         });
 
+        let in_order = scan.order.as_ref().and_then(|order| {
+            let catalog = &scan.catalog;
+            catalog.list_in_order(wanted.clone(), order, listing.clone())
+        });
+        let is_in_order = in_order.is_some();
         let metrics = self.metrics;
-        let listed = scan
-            .catalog
-            .list(wanted, listing)
-            .inspect_ok(move |batch| metrics.partitions_listed.add(batch.len()));
+        let listed = in_order
+            .unwrap_or_else(|| scan.catalog.list(wanted, listing))
+            .inspect_ok(move |batch| metrics.partitions_listed.add(batch.len()))
+            .boxed();
         Ok(match (scan.rows_needed, scan.order) {
             (RowsNeeded::All, None) => listed
                 .and_then(move |batch| {
@@ -128,12 +132,18 @@ impl Work {
                     fetch,
                     rows: self.rows,
                 });
-                let spec = scan.catalog.spec().clone();
-                let units = async move {
-                    let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
-                    in_order(reading, all, &order, limit)
+                let sorted = if is_in_order {
+                    listed
+                } else {
+                    let spec = scan.catalog.spec().clone();
+                    stream::once(async move {
+                        let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
+                        let rows = order.sort(&all)?;
+                        all.permute(&rows)
+                    })
+                    .boxed()
                 };
-                stream::once(units).try_flatten().boxed()
+                units_in_order(reading, sorted, limit)
             }
             (needed, _) => {
                 // Without shared work the first output partition finds the extremes for all.
@@ -230,33 +240,68 @@ impl Reading {
     }
 }
 
-/// The units of `partitions` in `order`. With a limit that few partitions are likely to fill, as
-/// many are looked at as those before make seem necessary.
-fn in_order(
+/// The units of `partitions`, which come in order. With a limit that few partitions are likely to
+/// fill, as many are looked at as those before make seem necessary.
+fn units_in_order(
     reading: Arc<Reading>,
-    partitions: PartitionBatch,
-    order: &PartitionOrder,
+    partitions: BoxStream<'static, Result<PartitionBatch>>,
     limit: Option<Limit>,
-) -> Result<BoxStream<'static, Result<Unit>>> {
-    let sorted = order.sort(&partitions)?;
-    let units = stream::try_unfold((0, 0), move |(start, last)| {
+) -> BoxStream<'static, Result<Unit>> {
+    let state = InOrder {
+        partitions,
+        batch: None,
+        read: 0,
+        last: 0,
+    };
+    stream::try_unfold(state, move |mut state| {
         let most = reading.context.concurrency;
         let size = match &limit {
-            Some(limit) => limit.partitions_wanted(start, last).clamp(1, most),
+            Some(limit) => limit.partitions_wanted(state.read, state.last).clamp(1, most),
             None => PARTITIONS_AT_A_TIME,
         };
-        let end = (start + size).min(sorted.len());
-        let next = (start < end).then(|| partitions.take(&sorted[start..end]));
         let reading = Arc::clone(&reading);
         async move {
-            let Some(partitions) = next.transpose()? else {
+            let Some(partitions) = state.next(size).await? else {
                 return Ok::<_, DataFusionError>(None);
             };
             let units = reading.units(partitions).await?;
-            Ok(Some((stream::iter(units.into_iter().map(Ok)), (end, size))))
+            Ok(Some((stream::iter(units.into_iter().map(Ok)), state)))
         }
-    });
-    Ok(units.try_flatten().boxed())
+    })
+    .try_flatten()
+    .boxed()
+}
+
+/// How far an ordered scan has come.
+struct InOrder {
+    partitions: BoxStream<'static, Result<PartitionBatch>>,
+    /// The partitions that are listed and not read, from this row on.
+    batch: Option<(PartitionBatch, usize)>,
+    /// How many partitions have been handed on, and how many of them the last time.
+    read: usize,
+    last: usize,
+}
+
+impl InOrder {
+    /// At most `size` partitions.
+    async fn next(&mut self, size: usize) -> Result<Option<PartitionBatch>> {
+        let (batch, start) = match self.batch.take() {
+            Some(batch) => batch,
+            None => match self.partitions.try_next().await? {
+                Some(batch) => (batch, 0),
+                None => return Ok(None),
+            },
+        };
+        let end = (start + size).min(batch.len());
+        let rows: Vec<u32> = (start as u32..end as u32).collect();
+        let next = batch.take(&rows)?;
+        if end < batch.len() {
+            self.batch = Some((batch, end));
+        }
+        self.read += next.len();
+        self.last = size;
+        Ok(Some(next))
+    }
 }
 
 /// How many rows are wanted, and how many there are.
