@@ -261,7 +261,10 @@ mod tests {
         let options = options(&[("Projection.Day.range", "3")]).unwrap();
         assert_eq!(options.get_named(&RANGE, "DAY").unwrap(), 3);
         let error = options.get_named(&RANGE, "hour").unwrap_err().to_string();
-        assert!(error.contains("missing option 'projection.hour.range'"), "{error}");
+        assert!(
+            error.contains("missing option 'projection.hour.range'"),
+            "{error}"
+        );
     }
 
     #[test]

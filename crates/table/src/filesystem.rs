@@ -71,7 +71,10 @@ impl Connector for FilesystemConnector {
                 let (file_schema, spec) = declared_columns(context, &columns, &options)?;
                 let catalog = projection.catalog(&roots, &spec, &options, context.options());
                 let context = || format!("table '{}'", command.name);
-                (file_schema, catalog.map_err(|error| error.context(context()))?)
+                (
+                    file_schema,
+                    catalog.map_err(|error| error.context(context()))?,
+                )
             }
             None => {
                 let catalog = |spec: &PartitionSpec| {
@@ -85,10 +88,10 @@ impl Connector for FilesystemConnector {
         };
         let mut table =
             PartitionedTableProvider::try_new(catalog, format.format, store_url, file_schema)?
-        .with_read_options(format.options)
-        .with_metadata_columns(&options.metadata_columns)?
-        .with_definition(command.definition.clone())
-        .with_limits(options.limits);
+                .with_read_options(format.options)
+                .with_metadata_columns(&options.metadata_columns)?
+                .with_definition(command.definition.clone())
+                .with_limits(options.limits);
         if let Some(sql) = &options.partitions {
             table = table.with_partition_filter_sql(state, sql)?;
         }

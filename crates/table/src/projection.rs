@@ -154,7 +154,10 @@ impl Projection {
         }
         let layout = options.layout(&rest)?;
         let rest = options.rules_of(DirectoryCatalog::try_new(roots, rest, layout)?)?;
-        Ok(Arc::new(HybridCatalog::try_new(Arc::new(projection), &rest)?))
+        Ok(Arc::new(HybridCatalog::try_new(
+            Arc::new(projection),
+            &rest,
+        )?))
     }
 
     /// Refuses other options that would do nothing.
@@ -173,7 +176,11 @@ impl Projection {
             Some(key) => plan_err!(
                 "option '{key}' does not go with this partition projection, which lists {}; leave \
                  one of them out",
-                if is_hybrid { "only some levels" } else { "nothing" }
+                if is_hybrid {
+                    "only some levels"
+                } else {
+                    "nothing"
+                }
             ),
         }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
-use datafusion_partitioned_test_utils::{FileKind, Lake, RequestCountingStore};
+use datafusion_partitioned_test_utils::{Fault, FaultyStore, FileKind, Lake, RequestCountingStore};
+use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -36,6 +37,13 @@ impl Case {
     /// A case in a store that has its files already.
     pub(super) fn in_store(url: &str, store: Arc<dyn ObjectStore>) -> Self {
         Self::over(Lake::new(url, store).unwrap())
+    }
+
+    /// A case in a store in memory whose listings return everything in the reverse order.
+    pub(super) fn listed_backwards() -> Self {
+        let store = FaultyStore::new(Arc::new(InMemory::new()));
+        store.inject(Fault::backwards(|request| request.kind.is_list()));
+        Self::in_store("memory://lake/", Arc::new(store))
     }
 
     fn over(lake: Lake) -> Self {

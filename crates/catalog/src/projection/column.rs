@@ -161,7 +161,10 @@ pub(super) struct Domain {
 #[derive(Debug)]
 enum Values {
     /// In the order of the values.
-    Listed { values: ArrayRef, texts: Vec<String> },
+    Listed {
+        values: ArrayRef,
+        texts: Vec<String>,
+    },
     Integers(Integers),
     Dates(DateDomain),
 }
@@ -259,7 +262,9 @@ impl Integers {
             };
             return Ok(cast_with_options(&values, field.data_type(), &options)?);
         }
-        let texts: StringArray = positions.map(|position| Some(self.text(position))).collect();
+        let texts: StringArray = positions
+            .map(|position| Some(self.text(position)))
+            .collect();
         typed(field, &texts)
     }
 

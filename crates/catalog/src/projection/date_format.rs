@@ -193,7 +193,9 @@ fn items(pattern: &str) -> Result<Items> {
     let mut rest = pattern;
     while let Some(first) = rest.chars().next() {
         if let Some(quoted) = rest.strip_prefix('\'') {
-            let end = quoted.find('\'').ok_or_else(|| plan_datafusion_err!("a ' is open"))?;
+            let end = quoted
+                .find('\'')
+                .ok_or_else(|| plan_datafusion_err!("a ' is open"))?;
             let text = if end == 0 { "'" } else { &quoted[..end] };
             items.push(Item::OwnedLiteral(text.into()));
             rest = &quoted[end + 1..];
@@ -207,7 +209,11 @@ fn items(pattern: &str) -> Result<Items> {
             continue;
         }
         let number = |numeric, width, unit| {
-            let pad = if run.len() == width { Pad::Zero } else { Pad::None };
+            let pad = if run.len() == width {
+                Pad::Zero
+            } else {
+                Pad::None
+            };
             let is_known = run.len() == width || run.len() == 1;
             is_known.then_some((Item::Numeric(numeric, pad), unit, run.len() == width))
         };
@@ -257,9 +263,17 @@ mod tests {
             ("uuuu-DDD", "2024-040", "2024-02-09T00:00:00"),
             ("yyyy-MM", "2024-02", "2024-02-01T00:00:00"),
             ("yyyy", "2024", "2024-01-01T00:00:00"),
-            ("dd'th of 'MMM yyyy", "09th of Feb 2024", "2024-02-09T00:00:00"),
+            (
+                "dd'th of 'MMM yyyy",
+                "09th of Feb 2024",
+                "2024-02-09T00:00:00",
+            ),
             ("yyyy''MM", "2024'02", "2024-02-01T00:00:00"),
-            ("yyyy-MM-dd'T'HH:mm:ss", "2024-02-09T12:05:07", "2024-02-09T12:05:07"),
+            (
+                "yyyy-MM-dd'T'HH:mm:ss",
+                "2024-02-09T12:05:07",
+                "2024-02-09T12:05:07",
+            ),
         ] {
             let format = DateFormat::try_new(pattern).unwrap();
             assert_eq!(format.text(noon), text);
@@ -298,7 +312,10 @@ mod tests {
         assert_eq!(DateUnit::Months.between(end, start), -2);
         assert_eq!(DateUnit::Days.between(start, end), 59);
         assert_eq!(DateUnit::Years.between(start, end), 0);
-        assert_eq!(DateUnit::Months.add(start, 1), Some(time("2024-02-29T00:00:00")));
+        assert_eq!(
+            DateUnit::Months.add(start, 1),
+            Some(time("2024-02-29T00:00:00"))
+        );
         assert_eq!(DateUnit::parse("Day"), Some(DateUnit::Days));
         assert_eq!(DateUnit::parse("fortnight"), None);
     }

@@ -55,8 +55,13 @@ impl DateProjection {
         let (first, last) = (bound(first)?, bound(last)?);
         let is_reversed = match (first, last) {
             (DateBound::At(first), DateBound::At(last)) => first > last,
-            _ => first.at(&format, DateTime::UNIX_EPOCH) > last.at(&format, DateTime::UNIX_EPOCH)
-                && matches!((first, last), (DateBound::FromNow(..), DateBound::FromNow(..))),
+            _ => {
+                first.at(&format, DateTime::UNIX_EPOCH) > last.at(&format, DateTime::UNIX_EPOCH)
+                    && matches!(
+                        (first, last),
+                        (DateBound::FromNow(..), DateBound::FromNow(..))
+                    )
+            }
         };
         if is_reversed {
             return plan_err!("the range '{range}' ends before it begins");
@@ -115,7 +120,10 @@ impl DateProjection {
 
     /// The dates of a query that starts to read at `now`.
     pub(super) fn at(&self, now: DateTime<Utc>) -> DateDomain {
-        let ends = (self.first.at(&self.format, now), self.last.at(&self.format, now));
+        let ends = (
+            self.first.at(&self.format, now),
+            self.last.at(&self.format, now),
+        );
         let (first, count) = match ends {
             (Some(first), Some(last)) => (first, self.unit.between(first, last)),
             _ => (NaiveDateTime::default(), -1),
@@ -232,11 +240,19 @@ mod tests {
             ["2024-02-28", "2024-02-29", "2024-03-01"]
         );
         assert_eq!(
-            texts("yyyy-MM-dd", "2024-01-31,2024-03-31", Some((1, DateUnit::Months))),
+            texts(
+                "yyyy-MM-dd",
+                "2024-01-31,2024-03-31",
+                Some((1, DateUnit::Months))
+            ),
             ["2024-01-31", "2024-02-29", "2024-03-31"]
         );
         assert_eq!(
-            texts("yyyy/MM/dd/HH", "2024/01/01/00,2024/01/01/12", Some((6, DateUnit::Hours))),
+            texts(
+                "yyyy/MM/dd/HH",
+                "2024/01/01/00,2024/01/01/12",
+                Some((6, DateUnit::Hours))
+            ),
             ["2024/01/01/00", "2024/01/01/06", "2024/01/01/12"]
         );
         assert_eq!(
@@ -256,10 +272,7 @@ mod tests {
             texts("yyyy-MM", " now - 1 month , NOW+20DAYS", None),
             ["2024-02", "2024-03"]
         );
-        assert_eq!(
-            texts("yyyy", "2022,NOW-1YEAR", None),
-            ["2022", "2023"]
-        );
+        assert_eq!(texts("yyyy", "2022,NOW-1YEAR", None), ["2022", "2023"]);
         assert!(texts("yyyy", "2025,NOW", None).is_empty());
     }
 
@@ -274,7 +287,9 @@ mod tests {
             ("2024-02-01,2024-01-01", "ends before it begins"),
             ("NOW,NOW-1DAY", "ends before it begins"),
         ] {
-            let error = DateProjection::try_new(format(), range).unwrap_err().to_string();
+            let error = DateProjection::try_new(format(), range)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(message), "{error}");
         }
         let dates = DateProjection::try_new(format(), "2024-01-01,NOW").unwrap();

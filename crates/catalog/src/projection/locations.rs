@@ -189,7 +189,10 @@ mod tests {
     #[test]
     fn one_location_never_means_two_partitions() {
         for texts in [["1-2", "3"], ["1/2", "3"], ["1", "2/3"], ["..", "3"]] {
-            assert!(location("${a}-${b}/c", texts).is_err() || texts[0] == "..", "{texts:?}");
+            assert!(
+                location("${a}-${b}/c", texts).is_err() || texts[0] == "..",
+                "{texts:?}"
+            );
         }
         assert!(location("${a}/${b}", ["..", "3"]).is_err());
         assert!(location("${a}--${b}", ["1-", "3"]).is_err());
@@ -200,10 +203,16 @@ mod tests {
     fn bad_templates_say_what_is_wrong() {
         for (template, message) in [
             ("${a}", "does not name the projected column 'b'"),
-            ("${a}/${b}/${c}", "names 'c'; the projected columns are: a, b"),
+            (
+                "${a}/${b}/${c}",
+                "names 'c'; the projected columns are: a, b",
+            ),
             ("${a}${b}", "nothing between two columns"),
             ("${a}/${b", "without '}'"),
-            ("s3://other/${a}/${b}", "in another store than 's3://lake/t'"),
+            (
+                "s3://other/${a}/${b}",
+                "in another store than 's3://lake/t'",
+            ),
         ] {
             let error = location(template, ["1", "2"]).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

@@ -256,7 +256,9 @@ fn units_in_order(
     stream::try_unfold(state, move |mut state| {
         let most = reading.context.concurrency;
         let size = match &limit {
-            Some(limit) => limit.partitions_wanted(state.read, state.last).clamp(1, most),
+            Some(limit) => limit
+                .partitions_wanted(state.read, state.last)
+                .clamp(1, most),
             None => PARTITIONS_AT_A_TIME,
         };
         let reading = Arc::clone(&reading);
