@@ -7,7 +7,7 @@ use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties}
 use datafusion::parquet::file::statistics::Statistics;
 use datafusion::physical_plan::displayable;
 use datafusion::physical_plan::statistics::StatisticsContext;
-use datafusion_partitioned_test_utils::scan_metric;
+use datafusion_partitioned_test_utils::{scan_metric, sorted_rows};
 
 use super::{Case, Table, modes};
 
@@ -25,8 +25,11 @@ async fn agg_01_only_partition_columns_selected() {
         .await;
     let query = "SELECT p, count(*) FROM t GROUP BY p ORDER BY p";
     case.ordered(query, &["1 | 3", "2 | 1"]).await;
-    let query = "SELECT count(*) FROM (SELECT p FROM t LIMIT 2)";
-    case.rows(query, &["2"]).await;
+    for session in case.usable() {
+        for answer in session.ask("SELECT p FROM t LIMIT 2").await {
+            assert_eq!(sorted_rows(&answer.batches).len(), 2, "{}", answer.name);
+        }
+    }
     case.rows("SELECT DISTINCT p FROM t WHERE p > 1", &["2"])
         .await;
 
@@ -105,10 +108,11 @@ async fn agg_04_extremes_after_pruning_to_one_file_or_none() {
     }
     let query = "SELECT day, a FROM t WHERE day = DATE '1999-01-01'";
     case.files(query, &[], 0).await;
-    let plan = case.default().plan(query).await.unwrap();
-    let schema = plan.schema();
-    let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
-    assert_eq!(names, ["day", "a"]);
+    for session in case.usable() {
+        let schema = session.plan(query).await.unwrap().schema();
+        let names: Vec<_> = schema.fields().iter().map(|field| field.name()).collect();
+        assert_eq!(names, ["day", "a"], "{}", session.mode.name);
+    }
 }
 
 /// A number of rows is exact only for what is counted, filters included (apache/datafusion #12416,

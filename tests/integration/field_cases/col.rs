@@ -169,6 +169,30 @@ async fn col_08_column_type_changed_between_partitions() {
     case.fails("SELECT x FROM t", &["m=3", "'x'"]).await;
 }
 
+/// A number that could be too large for the column is as wrong as a text.
+#[tokio::test]
+async fn col_08_narrowing_is_an_error() {
+    let case = Case::new()
+        .parquet(
+            "T/m=1/f.parquet",
+            rows!(("y", Int32, [1]), ("x", Int32, [1])),
+        )
+        // Columns go by name: it is not the first one that does not fit.
+        .parquet(
+            "T/m=2/f.parquet",
+            rows!(("x", Int64, [2]), ("y", Int32, [2])),
+        )
+        .table(Table::new("t", "x INT, y INT, m INT", "m"))
+        .open_broken()
+        .await;
+    case.rows_where_pruned("SELECT x FROM t WHERE m = 1", &["1"])
+        .await;
+    case.rows("SELECT y FROM t", &["1", "2"]).await;
+    let texts = ["m=2", "'x'", "Int64", "Int32"];
+    case.fails("SELECT x FROM t", &texts).await;
+    case.fails("SELECT y FROM t WHERE x = 2", &texts).await;
+}
+
 /// Other widenings than that of integers.
 #[tokio::test]
 async fn col_08_floats_and_decimals_widen() {

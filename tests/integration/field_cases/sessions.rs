@@ -177,35 +177,27 @@ impl Sessions {
         }
     }
 
-    /// Checks how many rows and files each filter on `table` leaves, whose rows have an `id`.
-    ///
-    /// All filters are also asked without pruning, in one query that reads everything.
+    /// Checks how many rows each filter on `table` leaves, whose rows have an `id`, and how many files
+    /// are read where pruning is on.
     pub(super) async fn prunes(&self, table: &str, filters: &[(&str, usize, usize)]) {
-        for session in self.usable().filter(|session| session.mode.prunes) {
+        for session in self.usable() {
             for (filter, rows, files) in filters {
                 let sql = format!("SELECT id FROM {table} WHERE {filter}");
                 for answer in session.ask(&sql).await {
                     let found = sorted_rows(&answer.batches).len();
                     assert_eq!(found, *rows, "{}", answer.name);
-                    answer.check_files(*files);
+                    if session.mode.prunes {
+                        answer.check_files(*files);
+                    }
                 }
             }
         }
-        let counts: Vec<_> = filters
-            .iter()
-            .map(|(filter, ..)| format!("count(*) FILTER (WHERE {filter})"))
-            .collect();
-        let expected: Vec<_> = filters
-            .iter()
-            .map(|(_, rows, _)| rows.to_string())
-            .collect();
-        let sql = format!("SELECT {} FROM {table}", counts.join(", "));
-        let (batches, _) = self.default().run(&sql).await.unwrap();
-        assert_eq!(sorted_rows(&batches), [expected.join(" | ")], "{sql}");
     }
 
-    /// Checks that the query fails in each mode with an error that mentions all `texts`.
-    pub(super) async fn fails(&self, sql: &str, texts: &[&str]) {
+    /// Checks that the query fails in each mode with an error that mentions all `texts`. Returns the
+    /// errors.
+    pub(super) async fn fails(&self, sql: &str, texts: &[&str]) -> Vec<String> {
+        let mut errors = vec![];
         for (session, declared) in &self.sessions {
             let name = session.mode.name;
             session.forget_listings();
@@ -222,7 +214,9 @@ impl Sessions {
                     "[{name}] {sql}: '{text}' is missing in: {error}"
                 );
             }
+            errors.push(error);
         }
+        errors
     }
 
     /// The LIST requests of a query in the default mode, sorted.

@@ -153,9 +153,14 @@ async fn typ_11_text_that_does_not_fit_the_type_is_an_error() {
         .open_broken()
         .await;
     let texts = ["'year'", "'oops'", "T/year=oops"];
-    case.fails("SELECT count(*) FROM t", &texts).await;
-    case.fails("SELECT id FROM t WHERE year = 2023", &texts)
-        .await;
+    for query in [
+        "SELECT count(*) FROM t",
+        "SELECT id FROM t WHERE year = 2023",
+    ] {
+        for error in case.fails(query, &texts).await {
+            assert!(!error.contains("Cast error"), "{error}");
+        }
+    }
 }
 
 /// The lenient ways, by an option of the table: the value is NULL, or its directory is left out.
