@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion_partitioned_test_utils::{Fault, FaultyStore, FileKind, RequestKind};
+use datafusion_partitioned_test_utils::{Fault, FaultyStore, FileKind, RequestKind, scan_metric};
 use object_store::memory::InMemory;
 
 use super::key_server::Bucket;
-use super::{Case, Table, modes};
+use super::{Case, Sessions, Table, modes};
 
 /// Job markers, staging trees, checksums and dot files are no data, whatever partitions their paths
 /// look like (aws/aws-sdk-pandas #326, apache/spark #6091 and #31169).
@@ -103,6 +103,13 @@ async fn lay_05_file_in_the_root_is_skipped() {
         .await;
     case.files("SELECT id FROM t WHERE p IS NOT NULL", &["1"], 1)
         .await;
+    assert_eq!(files_misplaced(&case, "SELECT id FROM t").await, 1);
+}
+
+/// The number that shows the files that were skipped.
+async fn files_misplaced(case: &Sessions, query: &str) -> usize {
+    let (_, plan) = case.default().run(query).await.unwrap();
+    scan_metric(&plan, "files_misplaced")
 }
 
 /// A file above the last level of partitions is skipped by every query
@@ -122,6 +129,9 @@ async fn lay_07_files_at_other_depths_are_skipped() {
     case.rows("SELECT count(*) FROM t WHERE q = 'a'", &["1"])
         .await;
     case.rows("SELECT q FROM t WHERE id = 900", &[]).await;
+    assert_eq!(files_misplaced(&case, "SELECT id FROM t").await, 1);
+    let query = "SELECT id FROM t WHERE p = 1";
+    assert_eq!(files_misplaced(&case, query).await, 1);
 }
 
 /// A root with spaces and percent signs, as a path and as a URL (apache/datafusion #8009 and #7877,
@@ -316,7 +326,11 @@ async fn lay_13_pages_of_directories() {
             bucket = bucket.with(format!("T/p={p}/f.json"), "{\"id\":1}");
         }
         let (_server, case) = bucket.serve().await;
-        let few = if page < 1000 { modes::PRUNING } else { modes::FEW };
+        let few = if page < 1000 {
+            modes::PRUNING
+        } else {
+            modes::FEW
+        };
         let case = case
             .table(Table::new("t", "id BIGINT, p INT", "p").stored_as("JSON"))
             .modes(few)
