@@ -1,5 +1,7 @@
 //! Layouts, several locations, types of undeclared columns, and the table options about partitions.
 
+use datafusion_partitioned_test_utils::scan_metric;
+
 use crate::common::Fixture;
 
 /// Creates the table `t` at `t/` with these columns, clauses and options.
@@ -378,6 +380,106 @@ async fn a_scan_reads_at_most_so_many_partitions() {
         error.contains("at least 4 partitions") && error.contains("allows 3"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_partition_of_many_files_counts_once() {
+    let fixture = Fixture::new();
+    for file in 0..1001 {
+        let key = format!("t/p=1/{file}.csv");
+        fixture.put_ids(&key, &[file]).await;
+    }
+    create(&fixture, "(id BIGINT, p INT)", "p", ", 'partition.max' '1'")
+        .await
+        .unwrap();
+    for (sql, expected) in [
+        ("SELECT count(*) FROM t", "1001"),
+        ("SELECT count(DISTINCT p) FROM t", "1"),
+    ] {
+        assert_eq!(fixture.rows(sql).await, [expected], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_option_partitions_leaves_out_need_not_fit_the_table() {
+    for on_mismatch in ["error", "null", "skip"] {
+        let fixture = Fixture::new();
+        let files = [
+            ("t/p=1/q=1/f.csv", 1),
+            ("t/p=1/q=oops/f.csv", 2),
+            ("t/p=oops/q=1/f.csv", 3),
+        ];
+        put_all(&fixture, &files).await;
+        // Its columns are others, and it would be the last partition.
+        let other = fixture.lake.put_text("t/p=zzz/q=1/f.csv", "other\nx\n");
+        other.await.unwrap();
+        let options = format!(
+            ", 'partitions' 'p NOT IN (''oops'', ''zzz'') AND q <> ''oops''', \
+             'partition.on-mismatch' '{on_mismatch}'"
+        );
+        for columns in ["(id BIGINT, p INT, q INT)", ""] {
+            create(&fixture, columns, "p, q", &options).await.unwrap();
+            for filter in ["true", "p = 1", "q = 1", "p + q = 2", "id = 1"] {
+                let sql = format!("SELECT id, p + 1, q FROM t WHERE {filter}");
+                let (rows, plan) = fixture.analyze(&sql).await;
+                assert_eq!(rows, ["1 | 2 | 1"], "{sql}");
+                assert_eq!(scan_metric(&plan, "partitions_mismatched"), 0, "{sql}");
+            }
+            let sql = "SELECT q FROM t ORDER BY p, q LIMIT 3";
+            assert_eq!(fixture.rows(sql).await, ["1"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_directories_of_a_fixed_name_are_looked_at() {
+    let fixture = Fixture::new();
+    let files = [
+        ("t/data/1/x/f.csv", 1),
+        ("t/data/1/y/f.csv", 2),
+        ("t/old/1/x/f.csv", 3),
+    ];
+    put_all(&fixture, &files).await;
+    let queries = [
+        "SELECT id FROM t",
+        "SELECT id FROM t WHERE p > 0",
+        "SELECT id FROM t ORDER BY p LIMIT 5",
+    ];
+    for (layout, is_there) in [("data/${p}/x", true), ("new/${p}/x", false)] {
+        let options = format!(", 'partition.layout' '{layout}'");
+        create(&fixture, "(id BIGINT, p INT)", "p", &options)
+            .await
+            .unwrap();
+        for sql in queries {
+            if is_there {
+                assert_eq!(fixture.rows(sql).await, ["1"], "{layout}: {sql}");
+            } else {
+                let error = fixture.error(sql).await;
+                assert!(error.contains("directories 'new/<p>/x/'"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_does_not_fit_is_counted_once() {
+    let fixture = Fixture::new();
+    let files = [
+        ("t/p=1/q=1/f.csv", 1),
+        ("t/p=2/q=1/f.csv", 2),
+        ("t/p=oops/q=1/f.csv", 3),
+        ("t/p=oops/q=2/f.csv", 4),
+    ];
+    put_all(&fixture, &files).await;
+    let options = ", 'partition.on-mismatch' 'skip'";
+    create(&fixture, "(id BIGINT, p INT, q INT)", "p, q", options)
+        .await
+        .unwrap();
+    for filter in ["true", "p > 0", "p = 1", "q = 1", "q > 0"] {
+        let sql = format!("SELECT id FROM t WHERE {filter}");
+        let (_, plan) = fixture.analyze(&sql).await;
+        assert_eq!(scan_metric(&plan, "partitions_mismatched"), 1, "{sql}");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The integration tests, in one binary. One module for each subject.
 
+mod catalogs;
 mod common;
 
 mod csv_by_name;
@@ -16,6 +17,7 @@ mod metadata_answers;
 mod metadata_columns;
 mod order;
 mod parse_path;
+mod projection;
 mod properties;
 mod reading;
 mod s3;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::prelude::SessionConfig;
-use datafusion_partitioned_test_utils::scan_metric;
+use datafusion_partitioned_test_utils::{FileKind, scan_metric};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
@@ -239,6 +239,47 @@ async fn a_limit_stays_above_a_filter_on_file_columns() {
     assert_eq!(fixture.ordered_rows(sql).await, ["6", "6", "6", "5"]);
 }
 
+/// DataFusion offers a scan the filters of joins and sorts above, also when the limit of an ordered
+/// subquery is in the scan.
+#[tokio::test]
+async fn a_filter_known_at_run_time_stays_above_a_limit() {
+    for streams in [1, 3] {
+        for pushdown in [false, true] {
+            let mut config = SessionConfig::new().with_target_partitions(streams);
+            config.options_mut().execution.parquet.pushdown_filters = pushdown;
+            // The subquery is the probe side.
+            config.options_mut().optimizer.join_reordering = false;
+            let fixture = Fixture::with_config(config);
+            for (day, id) in [(1, 50), (2, 60), (3, 40), (4, 1), (5, 3)] {
+                let sql = format!("SELECT * FROM (VALUES ({id}), ({id} + 1)) v(id)");
+                let key = format!("t/day={day}/f.parquet");
+                fixture.put_query(&key, FileKind::Parquet, &sql).await;
+            }
+            let declared = fixture.declare("id BIGINT, day INT", "PARQUET", "day", "");
+            declared.await.unwrap();
+            let first = "(SELECT id, day FROM t ORDER BY day LIMIT 6)";
+            for (sql, expected) in [
+                (
+                    "SELECT x.id FROM (VALUES (41), (1), (4)) v(k) JOIN $first x ON x.id = k",
+                    vec!["41"],
+                ),
+                (
+                    "SELECT x.id FROM (VALUES (41), (1)) v(k) RIGHT SEMI JOIN $first x ON x.id = k",
+                    vec!["41"],
+                ),
+                (
+                    "SELECT id FROM $first ORDER BY id LIMIT 2",
+                    vec!["40", "41"],
+                ),
+                ("SELECT min(id) FROM $first", vec!["40"]),
+            ] {
+                let sql = sql.replace("$first", first);
+                assert_eq!(fixture.rows(&sql).await, expected, "{sql}, {streams}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_order_that_goes_on_with_file_columns_reads_few_partitions_for_a_limit() {
     let fixture = with_streams(2);
@@ -339,6 +380,34 @@ async fn ordered_scans_spare_group_by_and_windows_a_sort() {
             let plan = fixture.explain(sql).await;
             assert!(!plan.contains("SortExec"), "{plan}");
             assert!(plan.contains("partition_order=[year ASC NULLS LAST, month ASC NULLS LAST]"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn zero_is_one_group_in_an_ordered_scan() {
+    for streams in [1, 3] {
+        let fixture = with_streams(streams);
+        for (key, id) in [
+            ("p=-0.0/q=1", 1),
+            ("p=-0.0/q=2", 2),
+            ("p=0/q=1", 3),
+            ("p=1/q=1", 4),
+        ] {
+            fixture.put_ids(&format!("t/{key}/f.csv"), &[id]).await;
+        }
+        fixture.create("t", "p DOUBLE, q INT").await;
+        for ordered in [false, true] {
+            fixture.set("partitioned.ordered_scan", ordered).await;
+            let sql = "SELECT p, q, sum(id) FROM t GROUP BY p, q";
+            assert_eq!(
+                fixture.rows(sql).await,
+                ["0.0 | 1 | 4", "0.0 | 2 | 2", "1.0 | 1 | 4"]
+            );
+            assert_eq!(
+                fixture.rows("SELECT id FROM t WHERE p = 0").await,
+                ["1", "2", "3"]
+            );
         }
     }
 }

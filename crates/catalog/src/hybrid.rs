@@ -81,7 +81,10 @@ impl PartitionCatalog for HybridCatalog {
         wanted: &PartitionPredicate,
         context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        let first = self.first.estimate(&self.wanted_first(wanted), context).await?;
+        let first = self
+            .first
+            .estimate(&self.wanted_first(wanted), context)
+            .await?;
         let below = self.table.estimate_below_one();
         let mut distinct = first.distinct;
         distinct.resize(self.first.spec().len(), first.partitions);

@@ -9,7 +9,7 @@ use crate::listing::Size;
 /// A directory level that no walk has seen is taken to have this many directories in each parent.
 const ASSUMED_DIRECTORIES: f64 = 100.0;
 /// A partition that no walk has seen is taken to have this many bytes.
-const ASSUMED_BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+const ASSUMED_BYTES: f64 = PartitionEstimate::ASSUMED_BYTES as f64;
 /// The share of rows that DataFusion assumes a filter keeps.
 const ASSUMED_SELECTIVITY: f64 = 0.2;
 

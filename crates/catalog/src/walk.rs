@@ -12,8 +12,9 @@
 //! makes at most one request for the root and one for each directory that survives. On the last
 //! level, a directory all of whose directories are wanted is listed flat itself.
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray, UInt32Array};
 use datafusion::arrow::buffer::BooleanBuffer;
@@ -47,8 +48,10 @@ pub(crate) struct Walk {
 #[derive(Debug, Default)]
 struct Found {
     partitions: AtomicUsize,
-    /// Whether there was a data file above the last partition level.
+    /// Whether there was a data file outside of all partitions.
     misplaced: AtomicBool,
+    /// The directories left out because they do not fit; several listings may come across one.
+    skipped: Mutex<HashSet<Path>>,
 }
 
 impl Walk {
@@ -133,11 +136,7 @@ impl Walk {
         let table = &self.table;
         let roots = match &self.below {
             Some(partitions) => Level::below(partitions),
-            None => Level::roots(
-                &table.spec,
-                table.roots.clone(),
-                table.text_filter.is_some(),
-            )?,
+            None => self.roots()?,
         };
         let wanted = self.wanted(&roots.values, roots.texts.as_ref())?;
         let mut level = roots.filter(&wanted)?;
@@ -156,9 +155,9 @@ impl Walk {
                 continue;
             }
             let children = self.list_level(lister, &level).await?;
-            if level.is_root() && children.is_empty() && self.below.is_none() {
+            if columns == 0 && children.is_empty() && self.below.is_none() {
                 // Nothing to choose from: what is there instead?
-                break;
+                return Ok(vec![self.roots()?]);
             }
             let wanted = self.wanted(&children.values, children.texts.as_ref())?;
             let columns = children.values.num_columns();
@@ -170,6 +169,16 @@ impl Walk {
             level = children.filter(&wanted)?;
         }
         Ok(vec![level])
+    }
+
+    fn roots(&self) -> Result<Level> {
+        let Table {
+            spec,
+            roots,
+            text_filter,
+            ..
+        } = self.table.as_ref();
+        Level::roots(spec, roots.clone(), text_filter.is_some())
     }
 
     /// Whether to go on level by level below `directories` directories at `depth`, whose paths spell
@@ -238,11 +247,15 @@ impl Walk {
             .try_collect()
             .await?;
         let mut parsed = Vec::with_capacity(listings.len());
-        for directories in listings {
+        for (parent, directories) in (0_u32..).zip(listings) {
             let mut names = self.parse(level.depth, &directories)?;
             if !names.mismatches.is_empty() {
+                let parents = UInt32Array::from_value(parent, names.rows.len());
+                // What cannot be evaluated drops nothing: see `Self::wanted`.
+                let chosen = self.chosen_by_text(level, &parents, names.texts.clone());
+                let chosen = chosen.unwrap_or(None);
                 let keep = self
-                    .without_mismatches(lister, &names, &directories, level.depth)
+                    .without_mismatches(lister, &names, &directories, level.depth, chosen)
                     .await?;
                 names = Arc::new(names.filter(&keep)?);
             }
@@ -285,6 +298,24 @@ impl Walk {
         Ok(parsed)
     }
 
+    /// Which directories the filter on texts makes part of the table; `None` for all. Their texts are
+    /// those of their parents in `level`, and `further` ones.
+    fn chosen_by_text(
+        &self,
+        level: &Level,
+        parents: &UInt32Array,
+        further: Vec<ArrayRef>,
+    ) -> Result<Option<BooleanArray>> {
+        let table = &self.table;
+        let (Some(filter), Some(known), Some(spec)) =
+            (&table.text_filter, &level.texts, table.text_spec())
+        else {
+            return Ok(None);
+        };
+        let texts = extend(known, parents, spec, further)?;
+        Ok(Some(filter.evaluate(&texts)?.keep))
+    }
+
     /// Which directories remain when some do not fit the layout or their column's type. As an error
     /// such a directory counts only if it holds data files: a flat listing would not notice it
     /// otherwise.
@@ -294,21 +325,33 @@ impl Walk {
         names: &ParsedNames,
         directories: &Directories,
         depth: usize,
+        chosen: Option<BooleanArray>,
     ) -> Result<BooleanArray> {
         let mut keep = vec![true; names.rows.len()];
         for mismatch in &names.mismatches {
+            if is_excluded(mismatch, chosen.as_ref()) {
+                continue;
+            }
             let directory = directories.path(names.rows[mismatch.row])?;
             match self.table.on_mismatch.of(mismatch) {
                 OnMismatch::Null => continue,
-                OnMismatch::Skip => self.context.metrics.partitions_mismatched.add(1),
                 OnMismatch::Error if self.has_data(lister, &directory, depth + 1).await? => {
                     return plan_mismatch(mismatch);
                 }
                 OnMismatch::Error => {}
+                OnMismatch::Skip => self.count_skipped(directory),
             }
             keep[mismatch.row] = false;
         }
         Ok(keep.into())
+    }
+
+    fn count_skipped(&self, directory: Path) {
+        let skipped = &self.found.skipped;
+        let mut skipped = skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        if skipped.insert(directory) {
+            self.context.metrics.partitions_mismatched.add(1);
+        }
     }
 
     /// Whether there is a data file below `directory`, which is `depth` levels below the root.
@@ -389,9 +432,6 @@ impl Walk {
             }
         }
         if !sources.is_empty() {
-            self.found
-                .partitions
-                .fetch_add(sources.len(), Ordering::Relaxed);
             table.observed.record_bytes(bytes, sources.len());
         }
         self.batch(level, row, sources)
@@ -406,34 +446,51 @@ impl Walk {
         sources: Vec<PartitionSource>,
     ) -> Result<PartitionBatch> {
         let table = &self.table;
+        let levels = table.layout.levels();
+        let is_fixed = |depth: usize| table.layout.fixed_name(depth).is_some();
         let parents = UInt32Array::from_value(row as u32, sources.len());
-        let (mut values, mut texts, mut keep) = (vec![], vec![], vec![true; sources.len()]);
-        for depth in level.depth..table.layout.levels() {
+        let (mut values, mut texts, mut mismatches) = (vec![], vec![], vec![]);
+        for depth in level.depth..levels {
             let names: Vec<&str> = sources
                 .iter()
-                .map(|source| name_from_end(&source.location, table.layout.levels() - 1 - depth))
+                .map(|source| name_from_end(&source.location, levels - 1 - depth))
                 .collect();
             let parsed = table
                 .layout
                 .parse(depth, &names, |row| table.url_of(&sources[row].location))?;
-            for mismatch in &parsed.mismatches {
-                match table.on_mismatch.of(mismatch) {
-                    OnMismatch::Error => return plan_mismatch(mismatch),
-                    OnMismatch::Null => {}
-                    OnMismatch::Skip => keep[mismatch.row] = false,
-                }
-            }
+            mismatches.extend(parsed.mismatches.into_iter().map(|m| (depth, m)));
             values.extend(parsed.values);
             texts.extend(as_array_refs(parsed.texts));
         }
+        let chosen = self.chosen_by_text(level, &parents, texts)?;
+        let mut keep = vec![true; sources.len()];
+        // A walk by levels does not look at other directories where the name is fixed.
+        for (_, mismatch) in mismatches.iter().filter(|(depth, _)| is_fixed(*depth)) {
+            keep[mismatch.row] = false;
+            self.found.misplaced.store(true, Ordering::Relaxed);
+        }
+        let partitions = keep.iter().filter(|keep| **keep).count();
+        self.found
+            .partitions
+            .fetch_add(partitions, Ordering::Relaxed);
+        for (depth, mismatch) in &mismatches {
+            if !keep[mismatch.row] || is_excluded(mismatch, chosen.as_ref()) {
+                continue;
+            }
+            match table.on_mismatch.of(mismatch) {
+                OnMismatch::Error => return plan_mismatch(mismatch),
+                OnMismatch::Null => {}
+                OnMismatch::Skip => {
+                    keep[mismatch.row] = false;
+                    let names = sources[mismatch.row].location.parts();
+                    let end = names.clone().count() - (levels - 1 - depth);
+                    self.count_skipped(names.take(end).collect());
+                }
+            }
+        }
         let mut keep = BooleanArray::from(keep);
-        let skipped = keep.len() - keep.true_count();
-        self.context.metrics.partitions_mismatched.add(skipped);
-        if let (Some(filter), Some(known), Some(spec)) =
-            (&table.text_filter, &level.texts, table.text_spec())
-        {
-            let texts = extend(known, &parents, spec, texts)?;
-            keep = and(&keep, &filter.evaluate(&texts)?.keep)?;
+        if let Some(chosen) = chosen {
+            keep = and(&keep, &chosen)?;
         }
         let values = extend(&level.values, &parents, &table.spec, values)?;
         PartitionBatch::try_new(values, sources)?.filter(&keep)
@@ -453,6 +510,13 @@ impl Walk {
             self.table.layout.example()
         )
     }
+}
+
+/// Whether a directory is no part of the table by its texts, whatever its values. Of one that does
+/// not fit the layout no text is known.
+fn is_excluded(mismatch: &Mismatch, chosen: Option<&BooleanArray>) -> bool {
+    let has_text = matches!(mismatch.error, PartitionError::Value { .. });
+    has_text && chosen.is_some_and(|chosen| !chosen.value(mismatch.row))
 }
 
 fn plan_mismatch<T>(mismatch: &Mismatch) -> Result<T> {

@@ -120,10 +120,17 @@ impl ListingContext {
 pub struct PartitionEstimate {
     /// The number of partitions.
     pub partitions: usize,
-    /// Their size as stored, in bytes.
+    /// Their size as stored, in bytes. Where neither this nor the rows are known, each partition is
+    /// taken to have [`Self::ASSUMED_BYTES`].
     pub bytes: Option<usize>,
     /// Their rows.
     pub rows: Option<usize>,
     /// The number of distinct values of each partition column; empty when they are not known.
     pub distinct: Vec<usize>,
+}
+
+impl PartitionEstimate {
+    /// What a partition is taken to have in bytes as long as nobody knows better: a table that may be
+    /// large must not be read first in a join.
+    pub const ASSUMED_BYTES: usize = 64 * 1024 * 1024;
 }

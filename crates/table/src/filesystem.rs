@@ -82,7 +82,7 @@ impl Connector for FilesystemConnector {
                     options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
                 };
                 let (file_schema, spec) =
-                    infer_columns(context, &columns, &options, &format, &catalog).await?;
+                    infer_columns(context, state, &columns, &options, &format, &catalog).await?;
                 (file_schema, Arc::new(catalog(&spec)?))
             }
         };

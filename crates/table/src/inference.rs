@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::{Result, plan_err};
+use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::DirectoryCatalog;
 use datafusion_partitioned_connector::ConnectorContext;
 use datafusion_partitioned_core::{
@@ -19,12 +20,15 @@ use crate::format::TableFormat;
 use crate::options::DirectoryOptions;
 use crate::partition_types::TypeInference;
 use crate::schema::infer_schema;
+use crate::text_filter::filtered_by_text;
 
 /// The file columns and the partition columns of a table, from the statement, and what is missing
 /// there from the table's directories: the types of partition columns from all of them, the file
-/// columns from the files of the last partitions. Makes no request when the statement has everything.
+/// columns from the files of the last partitions. Directories that the option `partitions` leaves out
+/// are not the table's. Makes no request when the statement has everything.
 pub(crate) async fn infer_columns(
     context: &ConnectorContext<'_>,
+    state: &SessionState,
     columns: &DeclaredColumns,
     options: &DirectoryOptions,
     format: &TableFormat,
@@ -41,7 +45,11 @@ pub(crate) async fn infer_columns(
             concurrency: 1,
             ..ListingContext::for_planning(context.session())
         };
-        let mut batches = catalog(&untyped)?.list(PartitionPredicate::all(&untyped), listing);
+        let mut partitions: Arc<dyn PartitionCatalog> = Arc::new(catalog(&untyped)?);
+        if let Some(sql) = &options.partitions {
+            partitions = filtered_by_text(partitions, state, sql)?;
+        }
+        let mut batches = partitions.list(PartitionPredicate::all(&untyped), listing);
         while let Some(batch) = batches.next().await {
             let batch = batch?;
             inference.add(&batch)?;

@@ -25,7 +25,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
     ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
-    PartitionPredicate, PartitionScanBuilder, PartitionedOptions, TextFilteredCatalog,
+    PartitionPredicate, PartitionScanBuilder, PartitionedOptions,
 };
 
 use crate::files::FileReadOptions;
@@ -33,7 +33,7 @@ use crate::filter::{FilterUse, decides_about_files};
 use crate::metadata::MetadataColumn;
 use crate::null_counts::with_unknown_null_counts;
 use crate::reader::FilePartitionReader;
-use crate::text_filter::parse_text_filter;
+use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
@@ -149,11 +149,7 @@ impl PartitionedTableProvider {
     /// # Errors
     /// When `sql` is no condition over partition columns alone.
     pub fn with_partition_filter_sql(mut self, state: &SessionState, sql: &str) -> Result<Self> {
-        let filter = parse_text_filter(state, self.catalog.spec(), sql)?;
-        self.catalog = match self.catalog.with_text_filter(filter.clone()) {
-            Some(catalog) => catalog,
-            None => Arc::new(TextFilteredCatalog::new(self.catalog, filter)),
-        };
+        self.catalog = filtered_by_text(self.catalog, state, sql)?;
         Ok(self)
     }
 
@@ -250,13 +246,22 @@ impl PartitionedTableProvider {
                     .unwrap_or(ASSUMED_TEXT_WIDTH)
             })
             .sum();
+        let partitions = estimate.partitions;
+        let assumed = || partitions.saturating_mul(PartitionEstimate::ASSUMED_BYTES);
+        let bytes = estimate
+            .bytes
+            .or_else(|| estimate.rows.is_none().then(assumed));
         let rows = estimate.rows.or_else(|| {
-            let rows = estimate.bytes? / row_width.max(1);
-            Some(rows.max(estimate.partitions))
+            let rows = bytes? / row_width.max(1);
+            Some(rows.max(partitions))
         });
+        let precision = |count: Option<usize>| {
+            let count = count.map(|count| count.min(MOST_ROWS));
+            count.map_or(Precision::Absent, Precision::Inexact)
+        };
         let mut statistics = Statistics::new_unknown(schema);
-        statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
-        statistics.total_byte_size = estimate.bytes.map_or(Precision::Absent, Precision::Inexact);
+        statistics.num_rows = precision(rows);
+        statistics.total_byte_size = precision(bytes);
         // Without these, DataFusion takes a join on partition columns for one on a unique key, and
         // its result for a small table.
         let file_columns = self.schema.file_schema().fields().len();
@@ -274,6 +279,9 @@ fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
         .cloned()
         .ok_or_else(|| internal_datafusion_err!("expected a FileScanConfig, not {source:?}"))
 }
+
+/// No estimate is above this, since DataFusion multiplies those of both sides of a join.
+const MOST_ROWS: usize = 1 << 40;
 
 /// The bytes that a value of variable width is taken to have.
 const ASSUMED_TEXT_WIDTH: usize = 20;

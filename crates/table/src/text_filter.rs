@@ -1,18 +1,38 @@
 //! A choice of partitions as SQL text, over the partition columns as text.
 
+use std::sync::Arc;
+
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result, plan_err};
 use datafusion::execution::SessionState;
-use datafusion_partitioned_core::{PartitionPredicate, PartitionSpec};
+use datafusion_partitioned_core::{
+    PartitionCatalog, PartitionPredicate, PartitionSpec, TextFilteredCatalog,
+};
 
 use crate::filter::FilterUse;
+
+/// The partitions of `catalog` that satisfy `sql`, a condition over the partition columns as text.
+///
+/// # Errors
+/// Those of [`parse_text_filter`].
+pub(crate) fn filtered_by_text(
+    catalog: Arc<dyn PartitionCatalog>,
+    state: &SessionState,
+    sql: &str,
+) -> Result<Arc<dyn PartitionCatalog>> {
+    let filter = parse_text_filter(state, catalog.spec(), sql)?;
+    Ok(match catalog.with_text_filter(filter.clone()) {
+        Some(catalog) => catalog,
+        None => Arc::new(TextFilteredCatalog::new(catalog, filter)),
+    })
+}
 
 /// The predicate that `sql` means, over the partition columns of `spec` as text.
 ///
 /// # Errors
 /// When `sql` is no boolean expression over partition columns alone, or depends on when it is
 /// evaluated.
-pub(crate) fn parse_text_filter(
+fn parse_text_filter(
     state: &SessionState,
     spec: &PartitionSpec,
     sql: &str,

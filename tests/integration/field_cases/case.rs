@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::Result;
+use datafusion::prelude::SessionContext;
 use datafusion_partitioned_test_utils::{Fault, FaultyStore, FileKind, Lake, RequestCountingStore};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -26,6 +27,8 @@ pub(super) struct Case {
 enum Content {
     Parquet(RecordBatch),
     Bytes(Vec<u8>),
+    /// A query, whose rows DataFusion writes below the key, and the partition columns.
+    Copied(String, &'static str),
 }
 
 impl Case {
@@ -73,6 +76,13 @@ impl Case {
     pub(super) fn bytes(mut self, key: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.files
             .push((key.to_owned(), Content::Bytes(bytes.into())));
+        self
+    }
+
+    /// Adds the rows of a query below a directory, as DataFusion itself writes them.
+    pub(super) fn copied(mut self, key: &str, query: &str, partitioned_by: &'static str) -> Self {
+        let content = Content::Copied(query.to_owned(), partitioned_by);
+        self.files.push((key.to_owned(), content));
         self
     }
 
@@ -138,6 +148,15 @@ impl Case {
                     let path = Path::parse(key).unwrap();
                     let bytes = bytes.clone().into();
                     self.lake.store().put(&path, bytes).await.unwrap();
+                }
+                Content::Copied(query, partitioned_by) => {
+                    let ctx = SessionContext::new();
+                    self.lake.register(&ctx);
+                    let sql = format!(
+                        "COPY ({query}) TO '{}' STORED AS PARQUET PARTITIONED BY ({partitioned_by})",
+                        self.lake.location(key)
+                    );
+                    ctx.sql(&sql).await.unwrap().collect().await.unwrap();
                 }
             }
         }

@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use datafusion::arrow::array::{Array, ArrayRef, Int64Array, StringArray, UInt32Array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, Int64Array, StringArray, UInt32Array, new_empty_array,
+};
 use datafusion::arrow::compute::{CastOptions, cast_with_options, concat, sort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, ScalarValue, plan_err};
@@ -192,6 +194,9 @@ impl Domain {
         let Some(selected) = &self.selected else {
             return self.values.of(field, places);
         };
+        if places.is_empty() {
+            return Ok(new_empty_array(field.data_type()));
+        }
         let values = selected[places]
             .iter()
             .map(|position| self.values.of(field, *position..*position + 1))

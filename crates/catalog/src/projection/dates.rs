@@ -108,7 +108,7 @@ impl DateProjection {
             );
         }
         // Any date shows whether a text of this format is one of the type.
-        let dates = self.at(DateTime::UNIX_EPOCH.into());
+        let dates = self.at(DateTime::UNIX_EPOCH);
         let first = DateDomain { len: 1, ..dates };
         first.values(field, 0..1).map(|_| ())
     }

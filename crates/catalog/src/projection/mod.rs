@@ -29,6 +29,9 @@ pub use locations::ProjectedLocations;
 /// Up to this many combinations of values are gone through for an estimate.
 const COUNTED_EXACTLY: usize = 1 << 16;
 
+/// The estimate for more than this many combinations, and for those that are not known.
+const MOST_PARTITIONS: usize = 1 << 30;
+
 /// A table whose partitions follow from rules for the values of each column (Athena: partition
 /// projection). It lists nothing, and computes only what a query asks for.
 ///
@@ -172,13 +175,13 @@ impl PartitionCatalog for ProjectionCatalog {
     ) -> Result<PartitionEstimate> {
         let Ok(domains) = self.domains(wanted) else {
             return Ok(PartitionEstimate {
-                partitions: usize::MAX >> 1,
+                partitions: MOST_PARTITIONS,
                 ..PartitionEstimate::default()
             });
         };
         let distinct: Vec<usize> = domains.iter().map(Domain::len).collect();
-        let all = distinct.iter().try_fold(1_usize, |n, d| n.checked_mul(*d));
-        let mut partitions = all.unwrap_or(usize::MAX >> 1);
+        let all = distinct.iter().fold(1_usize, |n, d| n.saturating_mul(*d));
+        let mut partitions = all.min(MOST_PARTITIONS);
         if partitions <= COUNTED_EXACTLY {
             let metrics = context.metrics.clone();
             let mut expansion = Expansion::try_new(self.clone(), wanted.clone(), metrics, &[])?;

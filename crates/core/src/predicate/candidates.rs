@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, new_empty_array};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, new_empty_array};
 use datafusion::arrow::compute::{cast, filter, is_not_null};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::{ColumnarValue, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, Literal};
+use datafusion::physical_expr::utils::collect_columns;
 
 use super::{DynamicConjunct, PartitionPredicate};
 use crate::key_set::KeySet;
@@ -45,10 +46,10 @@ impl DynamicConjunct {
 fn listed(filter: &Arc<dyn PhysicalExpr>, column: usize) -> Option<Vec<ScalarValue>> {
     if let Some(literal) = constant(filter) {
         // `true` lists nothing.
-        return (*literal != ScalarValue::Boolean(Some(true))).then(Vec::new);
+        return (literal != ScalarValue::Boolean(Some(true))).then(Vec::new);
     }
     if let Some(in_list) = filter.downcast_ref::<InListExpr>() {
-        let values = || in_list.list().iter().map(|value| constant(value).cloned());
+        let values = || in_list.list().iter().map(constant);
         return (!in_list.negated() && is_column(in_list.expr(), column))
             .then(|| values().collect())
             .flatten();
@@ -62,7 +63,7 @@ fn listed(filter: &Arc<dyn PhysicalExpr>, column: usize) -> Option<Vec<ScalarVal
                 (false, true) => constant(left),
                 _ => None,
             };
-            value.map(|value| vec![value.clone()])
+            value.map(|value| vec![value])
         }
         Operator::Or => {
             let mut values = listed(left, column)?;
@@ -82,8 +83,19 @@ fn is_column(expr: &Arc<dyn PhysicalExpr>, index: usize) -> bool {
     column.is_some_and(|column| column.index() == index)
 }
 
-fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
-    expr.downcast_ref::<Literal>().map(Literal::value)
+/// The value of an expression without columns, such as a literal or the result of a subquery.
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<ScalarValue> {
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return Some(literal.value().clone());
+    }
+    if !collect_columns(expr).is_empty() {
+        return None;
+    }
+    let nothing = RecordBatch::new_empty(Arc::new(Schema::empty()));
+    match expr.evaluate(&nothing).ok()? {
+        ColumnarValue::Scalar(value) => Some(value),
+        ColumnarValue::Array(_) => None,
+    }
 }
 
 /// `None` when a value cannot be one of the type.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, Int32Array, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, col, lit, not};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::SessionContext;
@@ -204,4 +204,90 @@ fn key_tuples_are_not_a_product_of_columns() {
     let batch = RecordBatch::try_new(spec().prefix(2), columns).unwrap();
     assert_eq!(kept(&predicate, &batch), [0, 3]);
     assert_eq!(predicate.evaluate(&batch).unwrap().by_dynamic, 2);
+}
+
+/// The years that a predicate lists, sorted.
+fn listed(predicate: &PartitionPredicate) -> Option<Vec<i32>> {
+    let values = predicate.candidates(0)?;
+    let values = values.as_any().downcast_ref::<Int32Array>().unwrap();
+    assert_eq!(values.null_count(), 0);
+    let mut values = values.values().to_vec();
+    values.sort_unstable();
+    Some(values)
+}
+
+#[test]
+fn equalities_and_lists_name_candidates() {
+    let year = || col("year");
+    let null = || lit(ScalarValue::Int32(None));
+    let month = || col("month").eq(lit(7));
+    for (expr, expected) in [
+        (year().eq(lit(2024)), Some(vec![2024])),
+        (lit(2024).eq(year()).and(month()), Some(vec![2024])),
+        (
+            year().in_list(vec![lit(1), lit(2), null()], false),
+            Some(vec![1, 2]),
+        ),
+        (year().in_list(vec![lit(1), lit(2)], true), None),
+        (
+            year().eq(lit(1)).or(year().eq(lit(2)).and(month())),
+            Some(vec![1, 2]),
+        ),
+        (year().eq(lit(1)).or(month()), None),
+        (
+            year()
+                .in_list(vec![lit(1), lit(2)], false)
+                .and(year().eq(lit(2))),
+            Some(vec![2]),
+        ),
+        (year().eq(null()), Some(vec![])),
+        (year().gt(lit(1)), None),
+        (year().eq(col("month")), None),
+        (month(), None),
+        (not(year().eq(lit(1))), None),
+    ] {
+        assert_eq!(listed(&predicate(expr.clone())), expected, "{expr}");
+    }
+}
+
+#[test]
+fn keys_of_a_join_are_candidates_once_they_are_known() {
+    let slot = Arc::<KeySlot>::default();
+    let keys: [Arc<dyn PhysicalExpr>; 2] = [
+        Arc::new(Column::new("month", 1)),
+        Arc::new(Column::new("year", 0)),
+    ];
+    let wanted = PartitionPredicate::all(&spec()).with_keys(&keys, Arc::clone(&slot));
+    assert_eq!(listed(&wanted), None);
+    let months: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));
+    let years: ArrayRef = Arc::new(Int32Array::from(vec![Some(2024), None, Some(2023)]));
+    slot.publish(Arc::new(KeySet::Tuples(KeyTuples::new(vec![
+        months, years,
+    ]))));
+    assert_eq!(listed(&wanted), Some(vec![2023, 2024]));
+    assert_eq!(
+        listed(&wanted.with_filter(&year_is(2024))),
+        Some(vec![2024])
+    );
+}
+
+fn year_is(year: i32) -> Arc<dyn PhysicalExpr> {
+    Arc::clone(
+        predicate(col("year").eq(lit(year)))
+            .filters()
+            .next()
+            .unwrap(),
+    )
+}
+
+#[test]
+fn of_a_prefix_the_other_columns_are_not_known() {
+    let wanted = predicate(ym((2024, 7)).or(col("town").eq(lit("x")).and(col("year").gt(lit(9)))));
+    let prefix = wanted.over_prefix(1);
+    assert_eq!(prefix.spec().len(), 1);
+    assert_eq!(
+        kept(&prefix, &years(&[Some(8), Some(2024), Some(10), None])),
+        [1, 2]
+    );
+    assert!(!prefix.constrains_from(1));
 }

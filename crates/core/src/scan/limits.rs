@@ -1,11 +1,14 @@
 //! What a scan may not do: read without a filter, or read too much.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::HashSet;
+use std::sync::{Mutex, PoisonError};
 
 use datafusion::common::{Result, exec_err};
+use object_store::path::Path;
 
 use crate::catalog::PartitionCatalog;
 use crate::predicate::PartitionPredicate;
+use crate::spec::{PartitionBatch, PartitionValues};
 
 /// Limits that a table sets for every scan of it. The default sets none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +23,9 @@ pub struct PartitionLimits {
 #[derive(Debug)]
 pub(super) struct LimitCheck {
     limits: PartitionLimits,
-    partitions: AtomicUsize,
+    /// Those that are read, if their number is limited. The catalog may return the files of one
+    /// partition in several batches, and a scan may look into one partition several times.
+    partitions: Mutex<HashSet<(Path, PartitionValues)>>,
     table: String,
 }
 
@@ -28,7 +33,7 @@ impl LimitCheck {
     pub(super) fn new(limits: PartitionLimits, catalog: &dyn PartitionCatalog) -> Self {
         Self {
             limits,
-            partitions: AtomicUsize::new(0),
+            partitions: Mutex::default(),
             table: catalog.describe(),
         }
     }
@@ -47,16 +52,26 @@ impl LimitCheck {
         )
     }
 
-    /// Counts `partitions` more to be read, and fails when these are too many.
-    pub(super) fn count(&self, partitions: usize) -> Result<()> {
-        let count = self.partitions.fetch_add(partitions, Ordering::Relaxed) + partitions;
-        match self.limits.max_partitions {
-            Some(max) if count > max => exec_err!(
-                "the query needs at least {count} partitions of {}, but 'partition.max' allows {max}; \
-                 add a filter on a partition column, or raise the limit",
-                self.table
-            ),
-            _ => Ok(()),
+    /// Counts `partitions` that are to be read, and fails when these are too many.
+    pub(super) fn count(&self, partitions: &PartitionBatch) -> Result<()> {
+        let Some(max) = self.limits.max_partitions else {
+            return Ok(());
+        };
+        let mut counted = self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (row, source) in partitions.sources().iter().enumerate() {
+            counted.insert((source.location.clone(), partitions.partition_values(row)?));
         }
+        let count = counted.len();
+        if count <= max {
+            return Ok(());
+        }
+        exec_err!(
+            "the query needs at least {count} partitions of {}, but 'partition.max' allows {max}; \
+             add a filter on a partition column, or raise the limit",
+            self.table
+        )
     }
 }

@@ -569,9 +569,11 @@ impl DataSource for PartitionScan {
         // Filters known when planning have come through the table already, and by way of logical
         // expressions: DataFusion looks columns of pushed down physical filters up by name, which
         // is ambiguous above some joins. Only what changes while the query runs is new here.
-        // An aggregate that only needs the first value makes one too, to no purpose.
+        // A limit would keep other rows when some are gone before it. An aggregate that only needs
+        // the first value makes a filter too, to no purpose.
         let is_of_use = |filter| {
-            !matches!(self.rows_needed, RowsNeeded::First(_))
+            self.fetch.is_none()
+                && !matches!(self.rows_needed, RowsNeeded::First(_))
                 && !self.declines(filter)
                 && DynamicFilterTracking::classify(filter).contains_dynamic_filter()
         };

@@ -178,7 +178,7 @@ async fn first_row(
             .buffered(read.concurrency);
         while let Some((row, units, is_known)) = opened.try_next().await? {
             if !is_known {
-                reading.limits.count(1)?;
+                reading.limits.count(&partitions.take(&[row])?)?;
                 read.metrics.partitions_scanned.add(1);
             }
             for unit in units {

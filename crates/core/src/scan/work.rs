@@ -197,7 +197,7 @@ impl Reading {
     /// order.
     async fn units(&self, partitions: PartitionBatch) -> Result<Vec<Unit>> {
         let partitions = self.drop_unwanted(partitions)?;
-        self.limits.count(partitions.len())?;
+        self.limits.count(&partitions)?;
         let partitions = self.share.of(partitions)?;
         let scanned = &self.context.metrics.partitions_scanned;
         let mut units = vec![];
