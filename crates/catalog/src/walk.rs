@@ -416,6 +416,7 @@ impl Walk {
             if !self.is_data(directory, level.depth, object) {
                 if is_data_file(directory, object, |_, _| false) {
                     self.found.misplaced.store(true, Ordering::Relaxed);
+                    self.context.metrics.files_misplaced.add(1);
                 }
                 continue;
             }
