@@ -381,3 +381,31 @@ async fn a_partition_column_that_is_not_null() {
     let sql = create(&fixture, "'connector' 'filesystem'").replace("p INT", "p INT NOT NULL");
     assert_mentions(&fixture.error(&sql).await, &["'p'", "'u'", "NOT NULL"]);
 }
+
+#[tokio::test]
+async fn every_statement_that_fails_names_its_table() {
+    let fixture = table().await;
+    let location = fixture.lake.location("t/");
+    let with = |option: &str| create(&fixture, &format!("'connector' 'filesystem', {option}"));
+    let plain = create(&fixture, "'connector' 'filesystem'");
+    for (sql, mistake) in [
+        (with("'partition.layout' 'flat'"), "'flat'"),
+        (with("'partition.layout' 'x/${q}'"), "${q}"),
+        (with("'source.path.regex-pattern' '('"), "regex"),
+        (with("'partitions' 'id > 3'"), "id"),
+        (with("'metadata.columns' 'file.path, file.path'"), "twice"),
+        (
+            with("'metadata.columns' 'file.path'").replace("id", "\"file.path\""),
+            "'file.path'",
+        ),
+        (with("'delimiter' ';;'"), ";;"),
+        (plain.replace("(p)", "(p, p)"), "twice"),
+        (
+            plain.replace(&format!("'{location}'"), "('memory://lake/t/', '/tmp/')"),
+            "different stores",
+        ),
+    ] {
+        let error = fixture.error(&sql).await;
+        assert_mentions(&error, &["table 'u'", mistake]);
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result, TableReference};
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_core::PartitionedOptions;
 
@@ -57,7 +57,8 @@ impl TableProviderFactory for ConnectorTableFactory {
         options.check_known(&connector.options(), &format, &command.file_type)?;
 
         let context = ConnectorContext::new(session, command, &options, &self.registry);
-        let table = connector.create_table(&context).await?;
+        let table = connector.create_table(&context).await;
+        let table = table.map_err(|error| with_table_name(error, &command.name))?;
         options.check_read(&identifier)?;
         Ok(table)
     }
@@ -74,6 +75,16 @@ pub fn wrap_table_factories(
     for factory in factories.values_mut() {
         let inner = Arc::clone(factory);
         *factory = Arc::new(ConnectorTableFactory::new(inner, Arc::clone(registry)));
+    }
+}
+
+/// The error, with the name of the table in front when it is not in there: what a connector calls
+/// may not know it.
+fn with_table_name(error: DataFusionError, table: &TableReference) -> DataFusionError {
+    let name = format!("table '{table}'");
+    match error.to_string().contains(&name) {
+        true => error,
+        false => error.context(name),
     }
 }
 
@@ -185,6 +196,16 @@ mod tests {
                 .contains("option 'rows' has no effect on table 't'"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn errors_name_the_table_once() {
+        for message in ["no such directory", "table 's.t' has no such directory"] {
+            let error = DataFusionError::Plan(message.to_owned());
+            let error = with_table_name(error, &"s.t".into()).to_string();
+            assert!(error.contains(message), "{error}");
+            assert_eq!(error.matches("table 's.t'").count(), 1, "{error}");
+        }
     }
 
     #[derive(Debug)]

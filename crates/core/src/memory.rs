@@ -10,7 +10,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use crate::catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 use crate::predicate::PartitionPredicate;
-use crate::spec::{Partition, PartitionBatch, PartitionSpec};
+use crate::spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec};
 
 /// The predicate is asked about this many partitions at a time.
 const PARTITIONS_PER_BATCH: usize = 8192;
@@ -40,7 +40,6 @@ impl MemoryCatalog {
     /// one or inside of it, since its rows would be counted twice. Partitions whose files are given
     /// ([`PartitionSource::objects`](crate::PartitionSource::objects)) may share a location.
     pub fn try_new(spec: PartitionSpec, partitions: &[Partition]) -> Result<Self> {
-        check_locations(partitions)?;
         let partitions = PartitionBatch::from_partitions(&spec, partitions)?;
         Self::from_batch(spec, partitions)
     }
@@ -49,7 +48,8 @@ impl MemoryCatalog {
     /// memory in columns.
     ///
     /// # Errors
-    /// When the columns of the batch have other types than those of `spec`.
+    /// When the columns of the batch have other types than those of `spec`, and when locations
+    /// overlap; see [`Self::try_new`].
     pub fn from_batch(spec: PartitionSpec, partitions: PartitionBatch) -> Result<Self> {
         let found = partitions.values().schema_ref().fields();
         let expected = spec.fields();
@@ -65,6 +65,7 @@ impl MemoryCatalog {
                 expected.iter().map(|f| f.data_type()).collect::<Vec<_>>()
             );
         }
+        check_locations(partitions.sources())?;
         Ok(Self {
             spec,
             partitions: Arc::new(partitions),
@@ -73,9 +74,8 @@ impl MemoryCatalog {
 }
 
 /// Fails when files of one partition would be found in another one too.
-fn check_locations(partitions: &[Partition]) -> Result<()> {
-    let sources = partitions.iter().map(|partition| &partition.source);
-    let listed = sources.filter(|source| source.objects.is_none());
+fn check_locations(sources: &[PartitionSource]) -> Result<()> {
+    let listed = sources.iter().filter(|source| source.objects.is_none());
     let listed: Vec<&str> = listed.map(|source| source.location.as_ref()).collect();
     let mut locations = HashSet::with_capacity(listed.len());
     for location in &listed {
@@ -163,7 +163,6 @@ mod tests {
     use object_store::path::Path;
 
     use super::*;
-    use crate::spec::PartitionSource;
 
     fn spec(data_type: DataType) -> PartitionSpec {
         PartitionSpec::try_new(vec![Field::new("p", data_type, true)]).unwrap()

@@ -1,4 +1,4 @@
-//! An object store that fails, delays or holds chosen requests.
+//! An object store that fails, delays or holds chosen requests, or lists backwards.
 //!
 //! A failed LIST must never look like an empty partition, and a query that is dropped must let go
 //! of its requests. Both need a store that misbehaves on command.
@@ -83,6 +83,7 @@ enum Effect {
     FailAfter(usize),
     Delay(Duration),
     Hold(Gate),
+    Backwards,
 }
 
 impl Fault {
@@ -111,6 +112,12 @@ impl Fault {
     /// The request is sent when the gate opens.
     pub fn hold(gate: &Gate, wanted: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         Self::new(Effect::Hold(gate.clone()), wanted)
+    }
+
+    /// A listing returns what it has in the reverse order, as a local file system may. Other requests
+    /// are as they are.
+    pub fn backwards(wanted: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        Self::new(Effect::Backwards, wanted)
     }
 
     /// Restricts the fault to the `n`th of the requests that it matches, counted from 1.
@@ -212,32 +219,41 @@ struct Faults(Mutex<Vec<Arc<Fault>>>);
 impl Faults {
     /// Lets every fault act that applies to the request, until one of them fails it.
     async fn disturb(&self, request: &Request) -> Result<()> {
-        match self.disturb_listing(request).await? {
+        match self.disturb_listing(request).await?.fail_after {
             Some(_) => Err(injected(request)),
             None => Ok(()),
         }
     }
 
-    /// The same for a request that can also fail halfway: the result says after how many objects.
-    async fn disturb_listing(&self, request: &Request) -> Result<Option<usize>> {
-        let mut fail_after = None;
+    /// The same for a listing, whose result can be disturbed too.
+    async fn disturb_listing(&self, request: &Request) -> Result<Disturbed> {
+        let mut disturbed = Disturbed::default();
         for fault in self.with(|faults| faults.clone()) {
             if !fault.applies_to(request) {
                 continue;
             }
             match &fault.effect {
                 Effect::Fail => return Err(injected(request)),
-                Effect::FailAfter(objects) => fail_after = Some(*objects),
+                Effect::FailAfter(objects) => disturbed.fail_after = Some(*objects),
                 Effect::Delay(pause) => tokio::time::sleep(*pause).await,
                 Effect::Hold(gate) => gate.pass().await,
+                Effect::Backwards => disturbed.backwards = true,
             }
         }
-        Ok(fail_after)
+        Ok(disturbed)
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Vec<Arc<Fault>>) -> T) -> T {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What is to become of the result of a listing.
+#[derive(Debug, Default)]
+struct Disturbed {
+    /// How many objects come before it fails.
+    fail_after: Option<usize>,
+    backwards: bool,
 }
 
 fn injected(request: &Request) -> Error {
@@ -321,8 +337,16 @@ impl ObjectStore for FaultyStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let request = Request::list_with_delimiter(prefix);
-        self.faults.disturb(&request).await?;
-        self.inner.list_with_delimiter(prefix).await
+        let disturbed = self.faults.disturb_listing(&request).await?;
+        if disturbed.fail_after.is_some() {
+            return Err(injected(&request));
+        }
+        let mut listing = self.inner.list_with_delimiter(prefix).await?;
+        if disturbed.backwards {
+            listing.common_prefixes.reverse();
+            listing.objects.reverse();
+        }
+        Ok(listing)
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
@@ -343,7 +367,16 @@ fn disturb_objects(
 ) -> BoxStream<'static, Result<ObjectMeta>> {
     let faults = Arc::clone(faults);
     let disturbed = async move {
-        let objects = match faults.disturb_listing(&request).await? {
+        let disturbed = faults.disturb_listing(&request).await?;
+        let objects = match disturbed.backwards {
+            true => {
+                let mut all: Vec<_> = objects.collect().await;
+                all.reverse();
+                stream::iter(all).boxed()
+            }
+            false => objects,
+        };
+        let objects = match disturbed.fail_after {
             None => objects,
             Some(limit) => {
                 let failure = stream::once(future::ready(Err(injected(&request))));
@@ -397,6 +430,19 @@ mod tests {
 
         store.heal();
         assert_eq!(store.list(None).count().await, 3);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_listing_comes_backwards() -> Result<()> {
+        let store = store().await?;
+        store.inject(Fault::backwards(|request| request.kind.is_list()));
+
+        let listed: Vec<_> = store.list(None).try_collect().await?;
+        let listed: Vec<_> = listed.iter().map(|o| o.location.as_ref()).collect();
+        assert_eq!(listed, ["t/c", "t/b", "t/a"]);
+        let listed = store.list_with_delimiter(Some(&Path::from("t"))).await?;
+        assert_eq!(listed.objects[0].location, Path::from("t/c"));
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{DictionaryArray, Int64Array, LargeStringArray, RecordBatch};
 use datafusion::arrow::datatypes::Int32Type;
 
-use super::{Case, Table};
+use super::{Case, Sessions, Table};
 
 /// Files may have the partition column too: there is one column, and the directory decides
 /// (apache/datafusion #17420, apache/datafusion-python #1018, pola-rs/polars #12036).
@@ -70,54 +70,59 @@ async fn col_02_partition_column_in_the_files_with_another_type() {
     case.files(query, &["2"], 1).await;
 }
 
-/// A column that old partitions lack is NULL there, whichever of them is looked at or read first
-/// (apache/datafusion #1527 and #14755, duckdb/duckdb #16859).
+/// A column that old partitions lack is NULL there, whichever of them is listed, looked at or read
+/// first (apache/datafusion #1527 and #14755, duckdb/duckdb #16859).
 #[tokio::test]
 async fn col_05_column_added_later() {
-    for [old, new] in [["1", "2"], ["2", "1"]] {
-        let case = added_column(old, new)
-            .table(Table::new("t", "", "m").option("schema.sample", "all"))
+    for case in [Case::new(), Case::listed_backwards()] {
+        let case = added_column(case, "1", "2")
+            .table(Table::new("t", "", "m"))
+            .table(Table::new("sampled", "", "m").option("schema.sample", "all"))
             .table(Table::new("declared", "id BIGINT, extra INT, m INT", "m"))
             .open()
             .await;
-        for table in ["declared", "t"] {
-            let query = format!("SELECT id, extra FROM {table} ORDER BY id");
-            case.ordered(&query, &["1 | <null>", "2 | 20"]).await;
-            let query = format!("SELECT extra FROM {table} WHERE m = {old}");
-            case.files(&query, &["<null>"], 1).await;
-            let query = format!("SELECT id FROM {table} WHERE extra = 20");
-            case.rows(&query, &["2"]).await;
-            let query = format!("SELECT id FROM {table} WHERE extra IS NULL");
-            case.rows(&query, &["1"]).await;
+        for table in ["t", "sampled", "declared"] {
+            check_added_column(&case, table, "1").await;
         }
     }
 }
 
-/// Unless told otherwise, inference looks at the last partition by path: not at the first one that
-/// happens to be listed. A column that only others have does not exist.
+/// A column that the last partition by path lacks is found when all of them are looked at.
 #[tokio::test]
-async fn col_05_columns_are_those_of_the_last_partition() {
-    let case = added_column("1", "2").table(Table::new("t", "", "m"));
-    let query = "SELECT id, extra FROM t ORDER BY id";
-    case.open()
-        .await
-        .ordered(query, &["1 | <null>", "2 | 20"])
-        .await;
-
-    let case = added_column("2", "1").table(Table::new("t", "", "m"));
-    let case = case.open().await;
-    case.ordered("SELECT * FROM t ORDER BY id", &["1 | 2", "2 | 1"])
-        .await;
-    case.fails(query, &["extra"]).await;
+async fn col_05_column_of_a_partition_that_comes_first_by_path() {
+    for case in [Case::new(), Case::listed_backwards()] {
+        let case = added_column(case, "2", "1")
+            .table(Table::new("last", "", "m"))
+            .table(Table::new("sampled", "", "m").option("schema.sample", "all"))
+            .table(Table::new("declared", "id BIGINT, extra INT, m INT", "m"))
+            .open()
+            .await;
+        for table in ["sampled", "declared"] {
+            check_added_column(&case, table, "2").await;
+        }
+        // Unless told otherwise, inference looks at the last partition by path.
+        case.ordered("SELECT * FROM last ORDER BY id", &["1 | 2", "2 | 1"])
+            .await;
+        case.fails("SELECT id, extra FROM last", &["extra"]).await;
+    }
 }
 
-fn added_column(old: &str, new: &str) -> Case {
-    Case::new()
-        .ids(&format!("T/m={old}/f.parquet"), &[1])
-        .parquet(
-            &format!("T/m={new}/f.parquet"),
-            rows!(("id", Int64, [2]), ("extra", Int32, [20])),
-        )
+async fn check_added_column(case: &Sessions, table: &str, old: &str) {
+    let query = format!("SELECT id, extra FROM {table} ORDER BY id");
+    case.ordered(&query, &["1 | <null>", "2 | 20"]).await;
+    let query = format!("SELECT extra FROM {table} WHERE m = {old}");
+    case.files(&query, &["<null>"], 1).await;
+    let query = format!("SELECT id FROM {table} WHERE extra = 20");
+    case.rows(&query, &["2"]).await;
+    let query = format!("SELECT id FROM {table} WHERE extra IS NULL");
+    case.rows(&query, &["1"]).await;
+}
+
+fn added_column(case: Case, old: &str, new: &str) -> Case {
+    case.ids(&format!("T/m={old}/f.parquet"), &[1]).parquet(
+        &format!("T/m={new}/f.parquet"),
+        rows!(("id", Int64, [2]), ("extra", Int32, [20])),
+    )
 }
 
 /// Columns are read by name (prestodb/presto #8911 and #12212, trinodb/trino #1558).
@@ -162,6 +167,30 @@ async fn col_08_column_type_changed_between_partitions() {
     let query = "SELECT x FROM t WHERE x > 4000000000 AND m < 3";
     case.rows_where_pruned(query, &["5000000000"]).await;
     case.fails("SELECT x FROM t", &["m=3", "'x'"]).await;
+}
+
+/// A number that could be too large for the column is as wrong as a text.
+#[tokio::test]
+async fn col_08_narrowing_is_an_error() {
+    let case = Case::new()
+        .parquet(
+            "T/m=1/f.parquet",
+            rows!(("y", Int32, [1]), ("x", Int32, [1])),
+        )
+        // Columns go by name: it is not the first one that does not fit.
+        .parquet(
+            "T/m=2/f.parquet",
+            rows!(("x", Int64, [2]), ("y", Int32, [2])),
+        )
+        .table(Table::new("t", "x INT, y INT, m INT", "m"))
+        .open_broken()
+        .await;
+    case.rows_where_pruned("SELECT x FROM t WHERE m = 1", &["1"])
+        .await;
+    case.rows("SELECT y FROM t", &["1", "2"]).await;
+    let texts = ["m=2", "'x'", "Int64", "Int32"];
+    case.fails("SELECT x FROM t", &texts).await;
+    case.fails("SELECT y FROM t WHERE x = 2", &texts).await;
 }
 
 /// Other widenings than that of integers.

@@ -27,14 +27,23 @@ async fn dec_04_literal_percent_sign_survives_one_decode() {
     let case = Case::new()
         .ids("T/v=50%25/f.parquet", &[1])
         .ids("T/v=a%252Fb/f.parquet", &[2])
+        .copied(
+            "U/",
+            "SELECT * FROM (VALUES (1, '50%'), (2, 'a%2Fb')) v(id, v)",
+            "v",
+        )
         .table(Table::new("t", "id BIGINT, v TEXT", "v"))
+        .table(Table::new("written", "id BIGINT, v TEXT", "v").at(&["U/"]))
         .open()
         .await;
-    case.ordered("SELECT id, v FROM t ORDER BY id", &["1 | 50%", "2 | a%2Fb"])
-        .await;
-    case.files("SELECT id FROM t WHERE v = 'a%2Fb'", &["2"], 1)
-        .await;
-    case.files("SELECT id FROM t WHERE v = 'a/b'", &[], 0).await;
+    for table in ["t", "written"] {
+        let query = format!("SELECT id, v FROM {table} ORDER BY id");
+        case.ordered(&query, &["1 | 50%", "2 | a%2Fb"]).await;
+        let query = format!("SELECT id FROM {table} WHERE v = 'a%2Fb'");
+        case.files(&query, &["2"], 1).await;
+        let query = format!("SELECT id FROM {table} WHERE v = 'a/b'");
+        case.files(&query, &[], 0).await;
+    }
 }
 
 /// Only the first `=` separates column and value (StarRocks/starrocks #44774).
@@ -80,8 +89,10 @@ async fn dec_08_non_ascii_values_raw_and_escaped() {
         .ids("T/town=%E6%9D%B1%E4%BA%AC/f.parquet", &[3])
         .ids("U/town=%C3%A9/f.parquet", &[1])
         .ids("U/town=e\u{301}/f.parquet", &[2])
+        .copied("W/", "SELECT 4 AS id, 'Łódź' AS town", "town")
         .table(Table::new("t", "id BIGINT, town TEXT", "town"))
         .table(Table::new("u", "id BIGINT, town TEXT", "town").at(&["U/"]))
+        .table(Table::new("written", "id BIGINT, town TEXT", "town").at(&["W/"]))
         .open()
         .await;
     let query = "SELECT town, count(*) FROM t GROUP BY town";
@@ -91,6 +102,8 @@ async fn dec_08_non_ascii_values_raw_and_escaped() {
     case.files("SELECT id FROM u WHERE town = '\u{e9}'", &["1"], 1)
         .await;
     case.rows("SELECT count(DISTINCT town) FROM u", &["2"])
+        .await;
+    case.files("SELECT id FROM written WHERE town = 'Łódź'", &["4"], 1)
         .await;
 }
 

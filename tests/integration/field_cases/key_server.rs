@@ -31,7 +31,7 @@ impl Bucket {
         }
     }
 
-    pub(super) fn with(mut self, key: impl Into<String>, content: &str) -> Self {
+    pub(super) fn with(mut self, key: impl Into<String>, content: impl Into<Vec<u8>>) -> Self {
         self.objects.insert(key.into(), content.into());
         self
     }

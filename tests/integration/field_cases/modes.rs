@@ -16,6 +16,8 @@ pub(super) struct Mode {
     pub(super) prunes: bool,
     /// Whether queries are asked with cold and with warm caches, and the laws are checked.
     pub(super) asks_twice: bool,
+    /// Whether the listing cache is on: then a warm query lists nothing.
+    pub(super) remembers_listings: bool,
 }
 
 const DEFAULT: Mode = Mode {
@@ -25,6 +27,7 @@ const DEFAULT: Mode = Mode {
     words: &[],
     prunes: true,
     asks_twice: false,
+    remembers_listings: false,
 };
 
 const UNPRUNED: (&str, &str) = ("partitioned.static_pruning", "false");
@@ -45,7 +48,16 @@ const ROW_FILTERS: (&str, &str) = ("datafusion.execution.parquet.pushdown_filter
 const ONE_STREAM: (&str, &str) = ("datafusion.execution.target_partitions", "1");
 const MANY_STREAMS: (&str, &str) = ("datafusion.execution.target_partitions", "16");
 const SMALL_BATCHES: (&str, &str) = ("datafusion.execution.batch_size", "1");
+const LIST_CACHE: (&str, &str) = ("partitioned.list_cache.ttl", "1h");
 const NO_STATISTICS: (&str, &str) = ("datafusion.execution.collect_statistics", "false");
+
+const REMEMBERING: Mode = Mode {
+    name: "list cache on",
+    options: &[LIST_CACHE],
+    asks_twice: true,
+    remembers_listings: true,
+    ..DEFAULT
+};
 
 /// Each switch alone, and some combinations.
 pub(super) const ALL: &[Mode] = &[
@@ -108,6 +120,7 @@ pub(super) const ALL: &[Mode] = &[
         options: &[NO_STATISTICS],
         ..DEFAULT
     },
+    REMEMBERING,
     Mode {
         name: "catalog",
         catalog_backed: true,
@@ -138,8 +151,8 @@ pub(super) const ALL: &[Mode] = &[
     },
 ];
 
-/// For trees that take long to read in any way.
-pub(super) const DEFAULT_ONLY: &[Mode] = &[DEFAULT];
+/// For trees that take long to read in any way: listed, and remembered.
+pub(super) const FEW: &[Mode] = &[DEFAULT, REMEMBERING];
 
 /// For large trees: those that read few of their files, each in another way.
 pub(super) const PRUNING: &[Mode] = &[
@@ -149,6 +162,7 @@ pub(super) const PRUNING: &[Mode] = &[
         options: &[ROW_FILTERS, ONE_STREAM],
         ..DEFAULT
     },
+    REMEMBERING,
     Mode {
         name: "catalog",
         catalog_backed: true,

@@ -40,22 +40,19 @@ async fn typ_03_text_keeps_its_zeros() {
 /// (duckdb/duckdb #11636).
 #[tokio::test]
 async fn typ_04_inference_looks_at_all_directories() {
-    for names in [["123", "abc"], ["abc", "123"]] {
-        // The names of the files decide nothing either.
-        let [first, second] = names;
-        let case = Case::new()
-            .ids(&format!("T/k={first}/f.parquet"), &[1])
-            .ids(&format!("T/k={second}/f.parquet"), &[2])
+    for case in [Case::new(), Case::listed_backwards()] {
+        let case = case
+            .ids("T/k=123/f.parquet", &[1])
+            .ids("T/k=abc/f.parquet", &[2])
             .table(Table::new("t", "id BIGINT", "k"))
             .open()
             .await;
         case.rows("SELECT count(*) FROM t", &["2"]).await;
-        let expected = [format!("1 | {first}"), format!("2 | {second}")];
-        let expected = expected.each_ref().map(String::as_str);
-        case.ordered("SELECT id, k FROM t ORDER BY id", &expected)
+        case.ordered("SELECT id, k FROM t ORDER BY id", &["1 | 123", "2 | abc"])
             .await;
-        let id = if second == "abc" { "2" } else { "1" };
-        case.files("SELECT id FROM t WHERE k = 'abc'", &[id], 1)
+        case.files("SELECT id FROM t WHERE k = 'abc'", &["2"], 1)
+            .await;
+        case.ordered("DESCRIBE t", &["id | Int64 | YES", "k | Utf8View | YES"])
             .await;
     }
 }
@@ -70,6 +67,8 @@ async fn typ_06_looks_like_a_date_but_is_not() {
         .open()
         .await;
     case.rows("SELECT h FROM t", &["2018-01-01-04", "2018-01-02-05"])
+        .await;
+    case.ordered("DESCRIBE t", &["id | Int64 | YES", "h | Utf8View | YES"])
         .await;
     case.rows("SELECT count(*) FROM t WHERE h IS NULL", &["0"])
         .await;
@@ -154,9 +153,14 @@ async fn typ_11_text_that_does_not_fit_the_type_is_an_error() {
         .open_broken()
         .await;
     let texts = ["'year'", "'oops'", "T/year=oops"];
-    case.fails("SELECT count(*) FROM t", &texts).await;
-    case.fails("SELECT id FROM t WHERE year = 2023", &texts)
-        .await;
+    for query in [
+        "SELECT count(*) FROM t",
+        "SELECT id FROM t WHERE year = 2023",
+    ] {
+        for error in case.fails(query, &texts).await {
+            assert!(!error.contains("Cast error"), "{error}");
+        }
+    }
 }
 
 /// The lenient ways, by an option of the table: the value is NULL, or its directory is left out.

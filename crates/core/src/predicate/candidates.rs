@@ -14,7 +14,7 @@ use datafusion::physical_expr::expressions::{
 use datafusion::physical_expr::utils::collect_columns;
 
 use super::{DynamicConjunct, PartitionPredicate};
-use crate::key_set::{KeySet, normalize_keys};
+use crate::key_set::KeySet;
 
 impl PartitionPredicate {
     /// The values that `column` has in every wanted partition, as far as the predicate lists them:
@@ -31,8 +31,7 @@ impl PartitionPredicate {
             .dynamic
             .iter()
             .filter_map(|dynamic| dynamic.candidates(column));
-        let fewest = by_filters.chain(by_keys).min_by_key(|values| values.len());
-        fewest.map(|values| normalize_keys(&values))
+        by_filters.chain(by_keys).min_by_key(|values| values.len())
     }
 }
 

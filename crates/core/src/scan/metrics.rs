@@ -22,6 +22,9 @@ pub struct ScanMetrics {
     pub partitions_pruned_dynamic: Count,
     /// Directories left out because they do not fit the layout or the type of their column.
     pub partitions_mismatched: Count,
+    /// Data files above the last partition level, which are skipped, where a listing of all that is
+    /// below a directory returned them.
+    pub files_misplaced: Count,
     /// Partitions handed to the reader.
     pub partitions_scanned: Count,
     /// Files handed to the format.
@@ -48,6 +51,7 @@ impl ScanMetrics {
             partitions_pruned_static: counter("partitions_pruned_static"),
             partitions_pruned_dynamic: counter("partitions_pruned_dynamic"),
             partitions_mismatched: counter("partitions_mismatched"),
+            files_misplaced: counter("files_misplaced"),
             partitions_scanned: counter("partitions_scanned"),
             files_scanned: counter("files_scanned"),
             dynamic_filters_ready: counter("dynamic_filters_ready"),
