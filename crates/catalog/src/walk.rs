@@ -32,11 +32,13 @@ use crate::data_file::{is_data_file, is_hidden};
 use crate::directory::{OnMismatch, Table};
 use crate::level::{Children, Level, extend, whole_parents};
 use crate::lister::Lister;
-use crate::listing::{Directories, ParsedNames, Size};
+use crate::listing::{Directories, ParsedNames};
 
 /// One listing of a table of directories.
 pub(crate) struct Walk {
     table: Arc<Table>,
+    /// Tells this walk from others of the table.
+    number: u64,
     wanted: PartitionPredicate,
     context: ListingContext,
     found: Found,
@@ -47,7 +49,10 @@ pub(crate) struct Walk {
 /// What a walk has come across.
 #[derive(Debug, Default)]
 struct Found {
+    /// Partitions, also such as are left out.
     partitions: AtomicUsize,
+    /// Partitions that are part of the table.
+    returned: AtomicUsize,
     /// Whether there was a data file outside of all partitions.
     misplaced: AtomicBool,
     /// The directories left out because they do not fit; several listings may come across one.
@@ -61,6 +66,7 @@ impl Walk {
         context: ListingContext,
     ) -> Self {
         Self {
+            number: table.observed.start_walk(),
             table,
             wanted,
             context,
@@ -111,23 +117,6 @@ impl Walk {
         })
         .try_flatten()
         .boxed()
-    }
-
-    /// How much the directories hold that would be listed flat, with their depth; `None` for those
-    /// of which the cache of `lister` does not know it.
-    ///
-    /// # Errors
-    /// When `lister` makes no requests and cannot tell which directories these are.
-    pub(crate) async fn remembered_sizes(
-        &self,
-        lister: &Lister,
-    ) -> Result<Vec<(usize, Option<Size>)>> {
-        let levels = self.descend(lister).await?;
-        let sizes = levels.iter().flat_map(|level| {
-            let directories = level.directories.iter();
-            directories.map(|directory| (level.depth, lister.remembered_size(directory)))
-        });
-        Ok(sizes.collect())
     }
 
     /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
@@ -411,7 +400,6 @@ impl Walk {
         // The partition that each source is in ends after this many names of its path.
         let end = directory.parts().count() + table.layout.levels() - level.depth;
         let mut sources: Vec<PartitionSource> = vec![];
-        let mut bytes = 0;
         for object in objects {
             if !self.is_data(directory, level.depth, object) {
                 if is_data_file(directory, object, |_, _| false) {
@@ -420,7 +408,6 @@ impl Walk {
                 }
                 continue;
             }
-            bytes += object.size as usize;
             let location = Path::from_iter(object.location.parts().take(end));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
@@ -431,10 +418,10 @@ impl Walk {
                 }
             }
         }
-        if !sources.is_empty() {
-            table.observed.record_bytes(bytes, sources.len());
-        }
-        self.batch(level, row, sources)
+        let batch = self.batch(level, row, sources)?;
+        let new = table.observed.record_partitions(self.number, &batch)?;
+        self.found.returned.fetch_add(new, Ordering::Relaxed);
+        Ok(batch)
     }
 
     /// The partitions `sources` below directory `row` of `level`, with the values that the missing
@@ -496,12 +483,15 @@ impl Walk {
         PartitionBatch::try_new(values, sources)?.filter(&keep)
     }
 
-    /// Fails when the table has data files, and all of them above the last partition level.
+    /// At the end of a walk over the whole table. Fails when the table has data files, and all of them
+    /// above the last partition level.
     fn check_found(&self) -> Result<()> {
         let found = &self.found;
         if found.partitions.load(Ordering::Relaxed) > 0 || !found.misplaced.load(Ordering::Relaxed)
         {
-            return Ok(());
+            let partitions = found.returned.load(Ordering::Relaxed);
+            let observed = &self.table.observed;
+            return observed.record_whole_table(self.number, partitions);
         }
         plan_err!(
             "no partition below '{}', but data files: expected directories '{}'; does PARTITIONED \
