@@ -57,8 +57,8 @@ config_namespace! {
         pub metadata_answers: bool, default = true
 
         /// Whether every scan reads its partitions in ascending order of the partition columns,
-        /// NULL last, so that operators on a prefix of these columns find their input sorted. Off, a
-        /// scan does so only for an ORDER BY. Default: false
+        /// NULL last, up to the first of floating point numbers, so that operators on a prefix of these
+        /// columns find their input sorted. Off, a scan does so only for an ORDER BY. Default: false
         pub ordered_scan: bool, default = false
 
         /// How many LIST requests one scan keeps in flight. 0 counts as 1. Default: 32

@@ -35,13 +35,17 @@ impl PartitionOrder {
         Self(order)
     }
 
-    /// Sorts by all columns of `spec`, ascending, NULL last.
+    /// Sorts by the columns of `spec`, ascending, NULL last, up to the first of floating point numbers:
+    /// DataFusion sorts `-0.0` before `0.0` and groups them as one, so that the rows of a group would not
+    /// follow each other.
     pub fn ascending(spec: &PartitionSpec) -> Self {
         let options = SortOptions {
             descending: false,
             nulls_first: false,
         };
-        Self((0..spec.len()).map(|column| (column, options)).collect())
+        let columns = spec.fields().iter().enumerate();
+        let columns = columns.take_while(|(_, field)| !field.data_type().is_floating());
+        Self(columns.map(|(column, _)| (column, options)).collect())
     }
 
     /// The columns by their index in the spec, the most significant one first.

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | text | as it stands | as it stands |
 //! | `BOOLEAN` | `true`/`false` and arrow's other spellings | `true`, `false` |
-//! | integers, floats | `7`, `007`, `-1`, `1.5`, `1e3`; `-0.0` is `0.0` | shortest decimal |
+//! | integers, floats | `7`, `007`, `-1`, `1.5`, `1e3` | shortest decimal |
 //! | `DECIMAL(p, s)` | by value: `1.1` and `1.10` are equal; `1.999` is no `DECIMAL(5, 2)` | with `s` digits |
 //! | `DATE` | ISO, `2024-06-01` | ISO |
 //! | `TIMESTAMP` | date and time with a blank or `T`, a date alone; no session time zone is applied | blank-separated |
@@ -17,8 +17,6 @@ use datafusion::arrow::compute::{CastOptions, cast, cast_with_options, nullif};
 use datafusion::arrow::datatypes::{DECIMAL256_MAX_PRECISION, DataType, Field, TimeUnit};
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::common::{Result, ScalarValue};
-
-use crate::key_set::normalize_keys;
 
 /// The values that texts spell, and where they spell none.
 #[derive(Debug)]
@@ -42,8 +40,7 @@ pub fn parse_values(field: &Field, texts: &StringArray) -> Result<ParsedValues> 
         DataType::Dictionary(_, values) => (values.as_ref(), Some(field.data_type())),
         data_type => (data_type, None),
     };
-    // Equal values with two representations would be sorted as two, and grouped as one.
-    let mut values = normalize_keys(&cast_with_options(texts, data_type, &options)?);
+    let mut values = cast_with_options(texts, data_type, &options)?;
     let changed = changed_values(texts, &values, &options)?;
     let is_changed = |row: usize| {
         changed
@@ -196,16 +193,6 @@ mod tests {
             let parsed = parse_values(&field, &texts).unwrap();
             assert_eq!(parsed.mismatches, [0], "{changed}");
             assert!(parsed.values.is_null(0) && parsed.values.is_valid(1));
-        }
-    }
-
-    #[test]
-    fn zero_has_one_representation() {
-        let field = Field::new("c", DataType::Float64, true);
-        let parsed = parse_values(&field, &StringArray::from(vec!["-0.0", "-0", "0"])).unwrap();
-        for row in 0..3 {
-            let value = ScalarValue::try_from_array(&parsed.values, row).unwrap();
-            assert_eq!(value, ScalarValue::from(0.0));
         }
     }
 

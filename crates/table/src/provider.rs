@@ -333,7 +333,8 @@ impl PartitionedTableProvider {
         let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();
         let order = PartitionedOptions::from_config(session.config_options())
             .ordered_scan
-            .then(|| PartitionOrder::ascending(self.catalog.spec()));
+            .then(|| PartitionOrder::ascending(self.catalog.spec()))
+            .filter(|order| !order.columns().is_empty());
         let mut scan = PartitionScanBuilder::new(
             Arc::clone(&self.catalog),
             Arc::new(reader),
