@@ -242,6 +242,11 @@ async fn agg_09_what_has_not_been_seen_is_large() {
     assert!(is_build(1).await);
     assert!(!is_build(2).await);
     see("p > 0").await;
+    // Nothing is wanted here, which says nothing about the table.
+    let nothing =
+        "SELECT t.id FROM other JOIN t ON t.p = other.p AND t.id = other.p WHERE other.p > 9";
+    assert_eq!(fixture.rows(nothing).await.len(), 0);
+    fixture.take_requests();
     for (filter, expected) in [
         ("p = 1", 1),
         ("p = 2", 9074),
