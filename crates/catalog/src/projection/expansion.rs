@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, RecordBatch, RecordBatchOptions, StringArray, UInt32Array, UInt64Array,
 };
-use datafusion::arrow::compute::{and, filter_record_batch, take};
+use datafusion::arrow::compute::{concat, filter_record_batch, take, take_arrays};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::Result;
 use datafusion::common::cast::as_uint64_array;
+use datafusion::common::{Result, internal_err};
 use datafusion_partitioned_core::{
     PartitionBatch, PartitionPredicate, PartitionSource, ScanMetrics,
 };
@@ -40,7 +40,7 @@ pub(super) struct Expansion {
 struct Column {
     domain: Domain,
     is_reversed: bool,
-    /// All values, when there are few.
+    /// All values in the direction in which they are gone through, when there are few.
     all: Option<ArrayRef>,
 }
 
@@ -64,14 +64,16 @@ impl Expansion {
         let domains = catalog.domains(&wanted)?;
         let columns = domains.into_iter().zip(catalog.spec.fields()).enumerate();
         let columns = columns.map(|(index, (domain, field))| {
-            let is_small = domain.len() <= AT_A_TIME;
-            Ok(Column {
-                all: is_small
-                    .then(|| domain.values(field, 0..domain.len()))
-                    .transpose()?,
+            let count = domain.len();
+            let mut column = Column {
                 is_reversed: is_reversed.get(index).copied().unwrap_or(false),
                 domain,
-            })
+                all: None,
+            };
+            if count <= AT_A_TIME {
+                column.all = Some(column.values(field, 0..count)?);
+            }
+            Ok(column)
         });
         let columns = columns.collect::<Result<Vec<_>>>()?;
         let one = RecordBatchOptions::new().with_row_count(Some(1));
@@ -104,13 +106,7 @@ impl Expansion {
             self.prefixes.pop();
             return empty.map(Some);
         };
-        let extended = self.extend(depth, combinations)?;
-        let keep = self.keep(&extended)?;
-        let kept = Prefixes {
-            values: filter_record_batch(&extended.values, &keep)?,
-            places: filter_record_batch(&extended.places, &keep)?,
-            next: 0,
-        };
+        let kept = self.wanted(depth, combinations)?;
         if kept.values.num_rows() == 0 {
             return empty.map(Some);
         }
@@ -132,70 +128,96 @@ impl Expansion {
         PartitionBatch::try_new(kept.values, sources).map(Some)
     }
 
-    /// Some combinations of the last prefixes with the values of column `depth`.
-    fn extend(&self, depth: usize, combinations: Range<usize>) -> Result<Prefixes> {
-        let spec = &self.catalog.spec;
+    /// The wanted ones among some combinations of the last prefixes with the values of column
+    /// `depth`.
+    fn wanted(&self, depth: usize, combinations: Range<usize>) -> Result<Prefixes> {
+        let _timer = self.metrics.listing_time.timer();
         let Some(last) = self.prefixes.last() else {
-            return datafusion::common::internal_err!("no prefixes to extend");
+            return internal_err!("no prefixes to combine");
         };
+        let spec = &self.catalog.spec;
         let column = &self.columns[depth];
         let count = column.domain.len();
-        let parents: UInt32Array = combinations.clone().map(|c| (c / count) as u32).collect();
-        let places: Vec<u64> = combinations
-            .map(|combination| match column.is_reversed {
-                false => combination % count,
-                true => count - 1 - combination % count,
-            })
-            .map(|place| place as u64)
-            .collect();
-        let (start, known) = match &column.all {
-            Some(all) => (0, Arc::clone(all)),
-            // Then they are all of one prefix, so their places are neighbours.
+        let (first_row, last_row) = (combinations.start / count, (combinations.end - 1) / count);
+        let values = match &column.all {
+            Some(all) => concat(&vec![all.as_ref(); last_row + 1 - first_row])?,
+            // Then they are all of one prefix.
             None => {
-                let start = places.iter().min().map_or(0, |place| *place as usize);
-                let range = start..start + places.len();
-                (start, column.domain.values(&spec.fields()[depth], range)?)
+                let start = combinations.start % count;
+                column.values(&spec.fields()[depth], start..start + combinations.len())?
             }
         };
-        let rows: UInt64Array = places.iter().map(|place| place - start as u64).collect();
-        let values = take(&known, &rows, None)?;
-        let mut place_columns: Vec<ArrayRef> = last
-            .places
-            .columns()
-            .iter()
-            .map(|known| take(known, &parents, None))
-            .collect::<Result<_, _>>()?;
-        place_columns.push(Arc::new(UInt64Array::from(places)));
+        let parents = (first_row as u32..=last_row as u32)
+            .flat_map(|row| std::iter::repeat_n(row, count.min(combinations.len())));
+        let parents = UInt32Array::from_iter_values(parents);
+        let values = extend(&last.values, &parents, spec, vec![values])?;
+
+        let pruned = self.wanted.evaluate(&values)?;
+        self.metrics.record_pruned(&pruned);
+        let kept: UInt64Array = (combinations.start as u64..combinations.end as u64)
+            .zip(pruned.keep.values())
+            .filter_map(|(combination, keep)| keep.then_some(combination))
+            .collect();
+        let rows: UInt32Array = kept.unary(|combination| (combination / count as u64) as u32);
+        let places: UInt64Array = kept.unary(|c| column.place((c % count as u64) as usize) as u64);
+        let mut columns = take_arrays(last.places.columns(), &rows, None)?;
+        columns.push(Arc::new(places));
         let fields = (0..=depth).map(|c| Field::new(c.to_string(), DataType::UInt64, false));
         let schema = Schema::new(fields.collect::<Vec<_>>());
-        Ok(Prefixes {
-            values: extend(&last.values, &parents, spec, vec![values])?,
-            places: RecordBatch::try_new(schema.into(), place_columns)?,
+        let prefixes = Prefixes {
+            values: filter_record_batch(&values, &pruned.keep)?,
+            places: RecordBatch::try_new(schema.into(), columns)?,
             next: 0,
-        })
+        };
+        match &self.catalog.text_filter {
+            None => Ok(prefixes),
+            Some(filter) => self.filter_by_text(prefixes, filter),
+        }
     }
 
-    fn keep(&self, prefixes: &Prefixes) -> Result<BooleanArray> {
-        let _timer = self.metrics.listing_time.timer();
-        let pruned = self.wanted.evaluate(&prefixes.values)?;
-        self.metrics.record_pruned(&pruned);
-        let Some(filter) = &self.catalog.text_filter else {
-            return Ok(pruned.keep);
-        };
+    fn filter_by_text(&self, prefixes: Prefixes, filter: &PartitionPredicate) -> Result<Prefixes> {
         let rows = prefixes.values.num_rows();
         let texts = (0..prefixes.values.num_columns())
             .map(|column| {
-                let texts = (0..rows).map(|row| self.text(prefixes, column, row).map(Some));
+                let texts = (0..rows).map(|row| self.text(&prefixes, column, row).map(Some));
                 Ok(Arc::new(texts.collect::<Result<StringArray>>()?) as ArrayRef)
             })
             .collect::<Result<Vec<_>>>()?;
         let texts = RecordBatch::try_new(filter.spec().prefix(texts.len()), texts)?;
-        Ok(and(&pruned.keep, &filter.evaluate(&texts)?.keep)?)
+        let keep = filter.evaluate(&texts)?.keep;
+        Ok(Prefixes {
+            values: filter_record_batch(&prefixes.values, &keep)?,
+            places: filter_record_batch(&prefixes.places, &keep)?,
+            next: 0,
+        })
     }
 
     fn text(&self, prefixes: &Prefixes, column: usize, row: usize) -> Result<String> {
         let places = as_uint64_array(prefixes.places.column(column))?;
         Ok(self.columns[column].domain.text(places.value(row) as usize))
+    }
+}
+
+impl Column {
+    /// The values in `range` of the direction in which they are gone through.
+    fn values(&self, field: &Field, range: Range<usize>) -> Result<ArrayRef> {
+        if !self.is_reversed {
+            return self.domain.values(field, range);
+        }
+        let len = self.domain.len();
+        let values = self
+            .domain
+            .values(field, len - range.end..len - range.start)?;
+        let rows: UInt64Array = (0..values.len() as u64).rev().collect();
+        Ok(take(&values, &rows, None)?)
+    }
+
+    /// The place in the domain of the value at a position in that direction.
+    fn place(&self, position: usize) -> usize {
+        match self.is_reversed {
+            false => position,
+            true => self.domain.len() - 1 - position,
+        }
     }
 }
 
