@@ -5,8 +5,11 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::common::Result;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion_partitioned::core::PartitionScan;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{FileKind, Lake, RequestCountingStore, sorted_rows};
 use proptest::test_runner::{Config, RngSeed};
@@ -152,6 +155,32 @@ impl Fixture {
         lines.sort_unstable();
         lines.join("\n")
     }
+}
+
+/// Whether a partitioned scan is on the build side of the hash join of a plan.
+pub(crate) fn is_build_side(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    fn is_scan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+        let scan = plan.downcast_ref::<DataSourceExec>();
+        scan.is_some_and(|scan| scan.data_source().is::<PartitionScan>())
+    }
+    let join = find(plan, &|plan| plan.is::<HashJoinExec>()).unwrap();
+    let sides = join.children();
+    let build = find(sides[0], &is_scan).is_some();
+    // It is on one of both.
+    assert_ne!(build, find(sides[1], &is_scan).is_some());
+    build
+}
+
+/// The first node of a plan that is `wanted`, from the top.
+fn find(
+    plan: &Arc<dyn ExecutionPlan>,
+    wanted: &dyn Fn(&Arc<dyn ExecutionPlan>) -> bool,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    if wanted(plan) {
+        return Some(Arc::clone(plan));
+    }
+    let children = plan.children();
+    children.into_iter().find_map(|child| find(child, wanted))
 }
 
 /// A property test with a fixed seed and `cases` cases. `PROPTEST_RNG_SEED` and `PROPTEST_CASES`

@@ -8,7 +8,6 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::listing::ListingTableUrl;
-use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::catalog::ListingCache;
 use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, PartitionValues};
@@ -439,77 +438,4 @@ async fn files_that_a_reader_looks_for_are_remembered_too() {
         assert_eq!(rows, ["2", "2"]);
         assert_eq!(lists(&fixture), requests);
     }
-}
-
-/// From the field: Spark's SPARK-34119 and SPARK-20986, Flink's FLINK-14552. After pruning, numbers
-/// of the whole table lead to the wrong join order, exact ones to wrong answers.
-#[tokio::test]
-async fn agg_09_estimates_are_those_of_the_surviving_partitions() {
-    let fixture = Fixture::new();
-    fixture.put_ids("t/p=1/f.csv", &[1, 2, 3]).await;
-    let many: Vec<i64> = (0..20_000).collect();
-    fixture.put_ids("t/p=2/f.csv", &many).await;
-    fixture.create("t", "p INT").await;
-    let values = "SELECT value AS id, CAST(value % 3 AS INT) AS p FROM generate_series(1, 2000)";
-    fixture
-        .run(&format!("CREATE TABLE other AS {values}"))
-        .await
-        .unwrap();
-    set(&fixture, "ttl", "1h").await;
-
-    let join = |p| {
-        format!(
-            "SELECT t.id FROM t JOIN other ON t.p = other.p AND t.id = other.id WHERE t.p = {p}"
-        )
-    };
-    // Not seen yet, it counts as large.
-    assert!(!is_build_side(&fixture, &join(1)).await);
-    for p in [1, 2] {
-        fixture
-            .rows(&format!("SELECT count(*) FROM t WHERE p = {p}"))
-            .await;
-    }
-    fixture.take_requests();
-    assert!(is_build_side(&fixture, &join(1)).await);
-    assert!(!is_build_side(&fixture, &join(2)).await);
-    assert_eq!(fixture.take_requests(), "");
-
-    // Rows are bytes by the width of a row, which is 12.
-    for (filter, rows) in [
-        ("p = 1", "Rows=Inexact(1)"),
-        ("p = 2", "Rows=Inexact(9074)"),
-        ("p > 0", "Rows=Inexact(9075)"),
-        ("p = 3", "Rows=Inexact(1)"),
-    ] {
-        assert_statistics(&fixture, filter, rows).await;
-    }
-    // Whoever does not use the cache has only averages.
-    set(&fixture, "ttl", "0s").await;
-    assert_statistics(&fixture, "p = 1", "Rows=Inexact(4537)").await;
-}
-
-async fn assert_statistics(fixture: &Fixture, filter: &str, rows: &str) {
-    let sql = format!("SELECT * FROM t WHERE {filter}");
-    let plan = fixture.plan(&sql).await.unwrap();
-    let plan = displayable(plan.as_ref()).set_show_statistics(true);
-    let text = plan.indent(false).to_string();
-    assert!(text.contains(rows), "{filter}: {text}");
-}
-
-/// Whether the partitioned scan is below the first input of the hash join of a query.
-async fn is_build_side(fixture: &Fixture, sql: &str) -> bool {
-    fn find(plan: &Arc<dyn ExecutionPlan>, name: &str) -> Option<Arc<dyn ExecutionPlan>> {
-        if plan.name() == name {
-            return Some(Arc::clone(plan));
-        }
-        plan.children()
-            .into_iter()
-            .find_map(|child| find(child, name))
-    }
-    let plan = fixture.plan(sql).await.unwrap();
-    let join = find(&plan, "HashJoinExec").unwrap();
-    let build = displayable(join.children()[0].as_ref())
-        .indent(false)
-        .to_string();
-    build.contains("partitions=directories(")
 }

@@ -16,8 +16,6 @@ use object_store::path::Path;
 use regex::Regex;
 
 use crate::data_file::url_of;
-use crate::lister::Lister;
-use crate::listing::Size;
 use crate::observed::Observed;
 use crate::walk::Walk;
 
@@ -114,15 +112,11 @@ impl DirectoryCatalog {
                 );
             }
         }
-        let observed = Observed::new(layout.levels());
-        for level in (0..layout.levels()).filter(|level| layout.columns(*level).is_empty()) {
-            observed.record_directories(level, 1, 1);
-        }
         Ok(Self {
             table: Arc::new(Table {
                 store_url,
                 roots: roots.iter().map(|root| root.prefix().clone()).collect(),
-                observed: Arc::new(observed),
+                observed: Arc::new(nothing_observed(roots.len(), &layout)),
                 spec,
                 layout,
                 on_mismatch: OnMismatch::default(),
@@ -164,22 +158,15 @@ impl DirectoryCatalog {
     pub fn store_url(&self) -> &ObjectStoreUrl {
         &self.table.store_url
     }
+}
 
-    /// The directories that a walk would list flat, if the listing cache knows which these are:
-    /// how deep they are, and how much they hold as far as it knows that.
-    async fn remembered_sizes(
-        &self,
-        wanted: &PartitionPredicate,
-        context: &ListingContext,
-    ) -> Option<Vec<(usize, Option<Size>)>> {
-        let lister = Lister::try_new(&self.table.store_url, context).ok()?;
-        let lister = lister.without_requests()?;
-        let mut table = Table::clone(&self.table);
-        // To look at the same directories again teaches nothing.
-        table.observed = Arc::new(Observed::new(table.layout.levels()));
-        let walk = Walk::new(Arc::new(table), wanted.clone(), context.clone());
-        walk.remembered_sizes(&lister).await.ok()
+/// What is known of a table before any walk: that a level with a fixed name has one directory.
+fn nothing_observed(roots: usize, layout: &PartitionLayout) -> Observed {
+    let observed = Observed::new(roots, layout.levels());
+    for level in (0..layout.levels()).filter(|level| layout.columns(*level).is_empty()) {
+        observed.record_directories(level, 1, 1);
     }
+    observed
 }
 
 impl Table {
@@ -201,7 +188,7 @@ impl Table {
 
     /// What walks have seen below one root.
     pub(crate) fn estimate_below_one(&self) -> PartitionEstimate {
-        self.with_columns(self.observed.estimate(&PartitionPredicate::all(&self.spec)))
+        self.with_columns(self.observed.average())
     }
 
     /// An estimate with distinct values for each level, as one with those for each column.
@@ -240,25 +227,21 @@ impl PartitionCatalog for DirectoryCatalog {
         Walk::new(Arc::clone(&self.table), wanted, context).run()
     }
 
-    /// Makes no request. Where the listing cache has the directories that a walk would list, these
-    /// are added up; what it does not have is multiplied from what earlier walks have seen, and
-    /// where none has been yet a large table is assumed.
+    /// Makes no request: adds up what earlier walks have seen. Where none has been yet a large table
+    /// is assumed.
     async fn estimate(
         &self,
         wanted: &PartitionPredicate,
-        context: &ListingContext,
+        _context: &ListingContext,
     ) -> Result<PartitionEstimate> {
-        let observed = &self.table.observed;
-        let mut estimate = observed.estimate(wanted);
-        if let Some(directories) = self.remembered_sizes(wanted, context).await {
-            estimate = observed.add_up(&directories, estimate.distinct);
-        }
+        let estimate = self.table.observed.estimate(wanted);
         Ok(self.table.with_columns(estimate))
     }
 
     fn with_text_filter(&self, filter: PartitionPredicate) -> Option<Arc<dyn PartitionCatalog>> {
         let mut table = Table::clone(&self.table);
         table.text_filter = Some(filter);
+        table.observed = Arc::new(nothing_observed(table.roots.len(), &table.layout));
         Some(Arc::new(Self {
             table: Arc::new(table),
         }))

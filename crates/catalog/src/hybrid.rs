@@ -93,8 +93,8 @@ impl PartitionCatalog for HybridCatalog {
         Ok(PartitionEstimate {
             partitions: first.partitions.saturating_mul(below.partitions),
             bytes: Some(first.partitions.saturating_mul(bytes)),
-            rows: None,
             distinct,
+            ..Default::default()
         })
     }
 

@@ -16,6 +16,7 @@ mod listing_cache;
 mod local;
 mod observed;
 mod projection;
+mod seen;
 mod walk;
 
 pub use data_file::{list_data_files, url_of};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::common::{Result, exec_err};
+use datafusion::common::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{ListingContext, PartitionedOptions, ScanMetrics};
 use futures::stream::{self, BoxStream};
@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore};
 
 use crate::data_file::listing_error;
-use crate::listing::{Directories, Objects, Size};
+use crate::listing::{Directories, Objects};
 use crate::listing_cache::{Listing, ListingCache, ListingKey, ListingKind, Started};
 use crate::local::{check_local_directory, is_local, list_local_directories};
 
@@ -28,7 +28,6 @@ pub struct Lister {
     store: Arc<dyn ObjectStore>,
     store_url: ObjectStoreUrl,
     cache: Option<UsedCache>,
-    may_request: bool,
     metrics: ScanMetrics,
 }
 
@@ -49,16 +48,8 @@ impl Lister {
             store: context.runtime.object_store(store_url)?,
             store_url: store_url.clone(),
             cache: UsedCache::of(context),
-            may_request: true,
             metrics: context.metrics.clone(),
         })
-    }
-
-    /// The same, but makes no request: what the cache does not have is an error. `None` when there
-    /// is no cache to use.
-    pub(crate) fn without_requests(mut self) -> Option<Self> {
-        self.may_request = false;
-        self.cache.is_some().then_some(self)
     }
 
     /// Fails when `directory` is not there. In an object store that is no different from being
@@ -117,21 +108,12 @@ impl Lister {
         .boxed()
     }
 
-    /// How much there is below `directory`, if the cache knows.
-    pub(crate) fn remembered_size(&self, directory: &Path) -> Option<Size> {
-        let key = self.key(directory, ListingKind::Objects);
-        match self.cache.as_ref()?.get(&key)? {
-            Listing::Objects(objects) => Some(objects.size()),
-            Listing::Directories(_) => None,
-        }
-    }
-
     fn key(&self, directory: &Path, kind: ListingKind) -> ListingKey {
         ListingKey::new(&self.store_url, directory, kind)
     }
 
     async fn list_directories(&self, directory: &Path) -> Result<Directories> {
-        self.count_request(directory)?;
+        self.metrics.list_requests.add(1);
         let listing = if is_local(self.store.as_ref()) {
             list_local_directories(directory.clone()).await
         } else {
@@ -143,9 +125,7 @@ impl Lister {
     }
 
     fn list_objects(&self, directory: Path) -> BoxStream<'static, Result<Arc<[ObjectMeta]>>> {
-        if let Err(error) = self.count_request(&directory) {
-            return stream::iter([Err(error)]).boxed();
-        }
+        self.metrics.list_requests.add(1);
         let store_url = self.store_url.clone();
         self.store
             .list(Some(&directory))
@@ -154,14 +134,6 @@ impl Lister {
             .map_err(|error| error.1)
             .map_ok(Arc::from)
             .boxed()
-    }
-
-    fn count_request(&self, directory: &Path) -> Result<()> {
-        if !self.may_request {
-            return exec_err!("no listing of '{directory}' is remembered");
-        }
-        self.metrics.list_requests.add(1);
-        Ok(())
     }
 }
 

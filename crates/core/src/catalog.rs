@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -116,7 +117,7 @@ impl ListingContext {
 }
 
 /// A guess at the size of a set of partitions.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct PartitionEstimate {
     /// The number of partitions.
     pub partitions: usize,
@@ -127,10 +128,16 @@ pub struct PartitionEstimate {
     pub rows: Option<usize>,
     /// The number of distinct values of each partition column; empty when they are not known.
     pub distinct: Vec<usize>,
+    /// One row of values for each of them, in the columns of the spec; `None` when not all are
+    /// known, or very many.
+    pub values: Option<RecordBatch>,
 }
 
 impl PartitionEstimate {
     /// What a partition is taken to have in bytes as long as nobody knows better: a table that may be
     /// large must not be read first in a join.
     pub const ASSUMED_BYTES: usize = 64 * 1024 * 1024;
+
+    /// The values of no more partitions than these are worth looking at.
+    pub const MOST_VALUES: usize = 10_000;
 }

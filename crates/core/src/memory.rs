@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::compute::filter_record_batch;
 use datafusion::common::{Result, plan_err};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -140,11 +141,16 @@ impl PartitionCatalog for MemoryCatalog {
             sources[row].objects.as_ref().map(|_| bytes + size)
         });
         let rows = kept().map(|row| sources[row].rows.map(usize::from)).sum();
+        let partitions = pruned.keep.true_count();
+        let values = (partitions <= PartitionEstimate::MOST_VALUES)
+            .then(|| filter_record_batch(self.partitions.values(), &pruned.keep))
+            .transpose()?;
         Ok(PartitionEstimate {
-            partitions: pruned.keep.true_count(),
+            partitions,
             bytes,
             rows,
             distinct: vec![],
+            values,
         })
     }
 

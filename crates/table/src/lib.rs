@@ -28,6 +28,7 @@ mod projection;
 mod provider;
 mod reader;
 mod schema;
+mod statistics;
 mod text_filter;
 mod widening;
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
     DFSchema, Result, Statistics, internal_datafusion_err, internal_err, plan_err, project_schema,
@@ -24,8 +23,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
-    PartitionPredicate, PartitionScanBuilder, PartitionedOptions,
+    ListingContext, PartitionCatalog, PartitionLimits, PartitionOrder, PartitionPredicate,
+    PartitionScanBuilder, PartitionedOptions,
 };
 
 use crate::files::FileReadOptions;
@@ -33,6 +32,7 @@ use crate::filter::{FilterUse, decides_about_files};
 use crate::metadata::MetadataColumn;
 use crate::null_counts::with_unknown_null_counts;
 use crate::reader::FilePartitionReader;
+use crate::statistics::estimated_statistics;
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
@@ -232,45 +232,6 @@ impl PartitionedTableProvider {
             None => internal_err!("expected a DataSourceExec, not {}", plan.name()),
         }
     }
-
-    /// Inexact by nature: only for join order.
-    fn statistics(&self, estimate: PartitionEstimate) -> Statistics {
-        let schema = self.schema.table_schema();
-        let row_width: usize = schema
-            .fields()
-            .iter()
-            .map(|field| {
-                field
-                    .data_type()
-                    .primitive_width()
-                    .unwrap_or(ASSUMED_TEXT_WIDTH)
-            })
-            .sum();
-        let partitions = estimate.partitions;
-        let assumed = || partitions.saturating_mul(PartitionEstimate::ASSUMED_BYTES);
-        let bytes = estimate
-            .bytes
-            .or_else(|| estimate.rows.is_none().then(assumed));
-        let rows = estimate.rows.or_else(|| {
-            let rows = bytes? / row_width.max(1);
-            Some(rows.max(partitions))
-        });
-        let precision = |count: Option<usize>| {
-            let count = count.map(|count| count.min(MOST_ROWS));
-            count.map_or(Precision::Absent, Precision::Inexact)
-        };
-        let mut statistics = Statistics::new_unknown(schema);
-        statistics.num_rows = precision(rows);
-        statistics.total_byte_size = precision(bytes);
-        // Without these, DataFusion takes a join on partition columns for one on a unique key, and
-        // its result for a small table.
-        let file_columns = self.schema.file_schema().fields().len();
-        let partition_columns = &mut statistics.column_statistics[file_columns..];
-        for (column, distinct) in partition_columns.iter_mut().zip(estimate.distinct) {
-            column.distinct_count = Precision::Inexact(distinct);
-        }
-        statistics
-    }
 }
 
 fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
@@ -279,12 +240,6 @@ fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
         .cloned()
         .ok_or_else(|| internal_datafusion_err!("expected a FileScanConfig, not {source:?}"))
 }
-
-/// No estimate is above this, since DataFusion multiplies those of both sides of a join.
-const MOST_ROWS: usize = 1 << 40;
-
-/// The bytes that a value of variable width is taken to have.
-const ASSUMED_TEXT_WIDTH: usize = 20;
 
 #[async_trait]
 impl TableProvider for PartitionedTableProvider {
@@ -361,7 +316,7 @@ impl PartitionedTableProvider {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let context = ListingContext::for_planning(session);
         let estimate = self.catalog.estimate(&predicate, &context).await?;
-        let statistics = self.statistics(estimate);
+        let statistics = estimated_statistics(&self.schema, &estimate);
         let template = self
             .template(session, projection, filters, limit, statistics)
             .await?;

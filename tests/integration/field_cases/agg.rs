@@ -1,15 +1,20 @@
 //! AGG: counts, answers from metadata, ORDER BY, LIMIT, statistics.
 
+use std::sync::Arc;
+
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::stats::Precision;
+use datafusion::common::{ScalarValue, Statistics};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::metadata::{ParquetMetaDataReader, ParquetMetaDataWriter};
 use datafusion::parquet::file::properties::{EnabledStatistics, WriterProperties};
-use datafusion::parquet::file::statistics::Statistics;
-use datafusion::physical_plan::displayable;
+use datafusion::parquet::file::statistics::Statistics as ColumnStatistics;
 use datafusion::physical_plan::statistics::StatisticsContext;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion_partitioned_test_utils::{scan_metric, sorted_rows};
 
 use super::{Case, Table, modes};
+use crate::common::{Fixture, is_build_side};
 
 /// Rows of partition columns alone: the number of rows comes from the files, their columns are not
 /// read (pola-rs/polars #11796 and #11682, spiceai/spiceai #14112).
@@ -147,41 +152,117 @@ async fn agg_09_statistics_after_pruning() {
         let ids: Vec<_> = (0..count).collect();
         rows!(("id", Int64, ids))
     };
+    let table = Table::new("t", "id BIGINT, p INT", "p");
     let case = Case::new()
         .parquet("T/p=1/f.parquet", rows(10))
         .parquet("T/p=2/f.parquet", rows(1_000_000))
-        .table(Table::new("t", "id BIGINT, p INT", "p"))
+        .table(table.rows_in_catalog(|location| match location.filename() {
+            Some("p=1") => 10,
+            _ => 1_000_000,
+        }))
         .statement("CREATE TABLE big AS SELECT value % 7 AS p FROM generate_series(1, 30000)")
-        .modes(modes::PRUNING)
-        .open()
+        // By this all partitions have been seen.
+        .statement("SELECT DISTINCT p FROM t")
+        .modes(modes::MANY_ROWS)
+        .open_broken()
         .await;
     case.rows("SELECT count(*) FROM t WHERE p = 1", &["10"])
         .await;
     case.rows("SELECT min(p), max(p) FROM t WHERE p = 1", &["1 | 1"])
         .await;
-    let join = "SELECT t.id FROM t JOIN big ON t.p = big.p WHERE t.p = 1";
-    let counted = format!("SELECT count(*) FROM ({join})");
+    let join = |p| format!("SELECT t.id FROM t JOIN big ON t.p = big.p WHERE t.p = {p}");
+    let counted = format!("SELECT count(*) FROM ({})", join(1));
     case.rows(&counted, &[&(10 * 4286).to_string()]).await;
 
-    // The sizes of files are known, now that the table has been read.
-    for session in case.usable().filter(|session| session.mode.prunes) {
+    for session in case.usable() {
         let name = session.mode.name;
-        let scan = session.plan("SELECT id FROM t WHERE p = 1").await.unwrap();
-        let statistics = StatisticsContext::new()
-            .compute(scan.as_ref(), &Default::default())
-            .unwrap();
-        let rows = statistics.num_rows;
-        assert!(
-            rows.is_exact() != Some(true) || rows.get_value() == Some(&10),
-            "[{name}] {rows:?}"
-        );
-        let plan = session.plan(join).await.unwrap();
-        let text = displayable(plan.as_ref()).indent(false).to_string();
-        let build = text.find("DataSourceExec: partitions=");
-        let probe = text.find("DataSourceExec: partitions=1");
-        assert!(build.is_some() && text.contains("HashJoinExec"), "{text}");
-        assert_ne!(build, probe, "[{name}] {text}");
+        // Without pruning both partitions are read in any case.
+        for (p, is_small) in [(1, session.mode.prunes), (2, false)] {
+            let plan = session.plan(&join(p)).await.unwrap();
+            let text = displayable(plan.as_ref()).set_show_statistics(true);
+            let text = format!("[{name}] {p}: {}", text.indent(false));
+            assert_eq!(is_build_side(&plan), is_small, "{text}");
+        }
+        if session.mode.prunes {
+            let query = "SELECT id, p FROM t WHERE p = 1";
+            let statistics = statistics(&session.plan(query).await.unwrap());
+            // The catalog has counted them; of directories the bytes are known.
+            let rows = statistics.num_rows;
+            let most = if session.mode.catalog_backed { 10 } else { 100 };
+            assert_eq!(rows.is_exact(), Some(false), "[{name}]");
+            let rows = *rows.get_value().unwrap();
+            assert!((10..=most).contains(&rows), "[{name}] {rows}");
+            let p = &statistics.column_statistics[1];
+            let one = Precision::Inexact(ScalarValue::from(1));
+            assert_eq!((&p.min_value, &p.max_value), (&one, &one), "[{name}]");
+            assert_eq!(p.null_count, Precision::Inexact(0), "[{name}]");
+            assert_eq!(p.distinct_count, Precision::Inexact(1), "[{name}]");
+        }
     }
+}
+
+/// A table that no query has read is large, and no request is made to know better. Of one that has
+/// been read, what was seen counts as it is, and what was not as a share of the average.
+#[tokio::test]
+async fn agg_09_what_has_not_been_seen_is_large() {
+    let fixture = Fixture::new();
+    fixture.put_ids("t/p=1/f.csv", &[1, 2, 3]).await;
+    let many: Vec<i64> = (0..20_000).collect();
+    fixture.put_ids("t/p=2/f.csv", &many).await;
+    fixture.put_ids("t/p=3/f.csv", &many).await;
+    fixture.create("t", "p INT").await;
+    let values = "SELECT CAST(value % 3 AS INT) AS p FROM generate_series(1, 10000)";
+    fixture
+        .run(&format!("CREATE TABLE other AS {values}"))
+        .await
+        .unwrap();
+    let is_build = async |p: i32| {
+        let join = format!("SELECT t.id FROM t JOIN other ON t.p = other.p WHERE t.p = {p}");
+        is_build_side(&fixture.plan(&join).await.unwrap())
+    };
+    // Rows are bytes by the width of a row, which is 12.
+    let rows = async |filter: &str| {
+        let query = format!("SELECT * FROM t WHERE {filter}");
+        let statistics = statistics(&fixture.plan(&query).await.unwrap());
+        *statistics.num_rows.get_value().unwrap()
+    };
+    let see = async |filter: &str| {
+        fixture
+            .rows(&format!("SELECT count(*) FROM t WHERE {filter}"))
+            .await;
+        fixture.take_requests();
+    };
+    assert_eq!(rows("p = 1").await, 20 * 64 * 1024 * 1024 / 12);
+    assert!(!is_build(1).await);
+    see("p = 2").await;
+    // One of two that have not been seen, or a fifth of them.
+    assert_eq!(rows("p = 1").await, 9074);
+    assert_eq!(rows("p = 2").await, 12_704);
+    see("p = 1").await;
+    assert!(is_build(1).await);
+    assert!(!is_build(2).await);
+    see("p > 0").await;
+    // Nothing is wanted here, which says nothing about the table.
+    let nothing =
+        "SELECT t.id FROM other JOIN t ON t.p = other.p AND t.id = other.p WHERE other.p > 9";
+    assert_eq!(fixture.rows(nothing).await.len(), 0);
+    fixture.take_requests();
+    for (filter, expected) in [
+        ("p = 1", 1),
+        ("p = 2", 9074),
+        ("p > 0", 18_149),
+        ("p = 7", 1),
+    ] {
+        assert_eq!(rows(filter).await, expected, "{filter}");
+    }
+    assert!(is_build(1).await && !is_build(2).await);
+    assert_eq!(fixture.take_requests(), "");
+}
+
+fn statistics(plan: &Arc<dyn ExecutionPlan>) -> Arc<Statistics> {
+    StatisticsContext::new()
+        .compute(plan.as_ref(), &Default::default())
+        .unwrap()
 }
 
 /// A Parquet file with a row group for each of `groups`, whose statistics have smallest and largest
@@ -209,10 +290,10 @@ fn without_null_counts(groups: &[RecordBatch]) -> Vec<u8> {
     let mut metadata = metadata.into_builder();
     let row_groups = metadata.take_row_groups().into_iter().map(|group| {
         let column = group.column(0).clone();
-        let Some(Statistics::Int32(known)) = column.statistics() else {
+        let Some(ColumnStatistics::Int32(known)) = column.statistics() else {
             panic!("{:?}", column.statistics());
         };
-        let known = Statistics::int32(
+        let known = ColumnStatistics::int32(
             known.min_opt().copied(),
             known.max_opt().copied(),
             None,

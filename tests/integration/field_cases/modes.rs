@@ -151,6 +151,9 @@ pub(super) const ALL: &[Mode] = &[
     },
 ];
 
+/// For trees with very many rows: all but the last one, which reads all of them one by one.
+pub(super) const MANY_ROWS: &[Mode] = ALL.split_at(ALL.len() - 1).0;
+
 /// For trees that take long to read in any way: listed, and remembered.
 pub(super) const FEW: &[Mode] = &[DEFAULT, REMEMBERING];
 

@@ -191,9 +191,8 @@ impl PartitionCatalog for ProjectionCatalog {
         }
         Ok(PartitionEstimate {
             partitions,
-            bytes: None,
-            rows: None,
             distinct: distinct.iter().map(|d| *d.min(&partitions)).collect(),
+            ..PartitionEstimate::default()
         })
     }
 

@@ -62,7 +62,6 @@ impl Walk {
         // The partition that each source is in ends after this many names of its path.
         let end = directory.parts().count() + table.layout.levels() - level.depth;
         let mut sources: Vec<PartitionSource> = vec![];
-        let mut bytes = 0;
         for object in objects {
             if !self.is_data(directory, level.depth, object) {
                 if is_data_file(directory, object, |_, _| false) {
@@ -71,7 +70,6 @@ impl Walk {
                 }
                 continue;
             }
-            bytes += object.size as usize;
             let location = Path::from_iter(object.location.parts().take(end));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
@@ -82,10 +80,10 @@ impl Walk {
                 }
             }
         }
-        if !sources.is_empty() {
-            table.observed.record_bytes(bytes, sources.len());
-        }
-        self.batch(level, row, sources)
+        let batch = self.batch(level, row, sources)?;
+        let new = table.observed.record_partitions(self.number, &batch)?;
+        self.found.returned.fetch_add(new, Ordering::Relaxed);
+        Ok(batch)
     }
 
     /// The partitions `sources` below directory `row` of `level`, with the values that the missing
@@ -147,12 +145,15 @@ impl Walk {
         PartitionBatch::try_new(values, sources)?.filter(&keep)
     }
 
-    /// Fails when the table has data files, and all of them above the last partition level.
+    /// At the end of a walk over the whole table. Fails when the table has data files, and all of them
+    /// above the last partition level.
     pub(super) fn check_found(&self) -> Result<()> {
         let found = &self.found;
         if found.partitions.load(Ordering::Relaxed) > 0 || !found.misplaced.load(Ordering::Relaxed)
         {
-            return Ok(());
+            let partitions = found.returned.load(Ordering::Relaxed);
+            let observed = &self.table.observed;
+            return observed.record_whole_table(self.number, partitions);
         }
         plan_err!(
             "no partition below '{}', but data files: expected directories '{}'; does PARTITIONED \

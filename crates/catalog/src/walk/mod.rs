@@ -33,11 +33,12 @@ use object_store::path::Path;
 use crate::directory::Table;
 use crate::level::{Level, whole_parents};
 use crate::lister::Lister;
-use crate::listing::Size;
 
 /// One listing of a table of directories.
 pub(crate) struct Walk {
     table: Arc<Table>,
+    /// Tells this walk from others of the table.
+    number: u64,
     wanted: PartitionPredicate,
     context: ListingContext,
     found: Found,
@@ -48,7 +49,10 @@ pub(crate) struct Walk {
 /// What a walk has come across.
 #[derive(Debug, Default)]
 struct Found {
+    /// Partitions, also such as are left out.
     partitions: AtomicUsize,
+    /// Partitions that are part of the table.
+    returned: AtomicUsize,
     /// Whether there was a data file outside of all partitions.
     misplaced: AtomicBool,
     /// The directories left out because they do not fit; several listings may come across one.
@@ -62,6 +66,7 @@ impl Walk {
         context: ListingContext,
     ) -> Self {
         Self {
+            number: table.observed.start_walk(),
             table,
             wanted,
             context,
@@ -88,7 +93,10 @@ impl Walk {
             }
             let levels = walk.descend(&lister).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.
-            let is_whole_table = walk.below.is_none() && levels.iter().all(Level::is_root);
+            let listed: usize = levels.iter().map(|level| level.directories.len()).sum();
+            let is_whole_table = walk.below.is_none()
+                && levels.iter().all(Level::is_root)
+                && listed == walk.table.roots.len();
             let (deferred, levels): (Vec<_>, Vec<_>) = levels
                 .into_iter()
                 .partition(|level| walk.is_deferred(level));
@@ -112,23 +120,6 @@ impl Walk {
         })
         .try_flatten()
         .boxed()
-    }
-
-    /// How much the directories hold that would be listed flat, with their depth; `None` for those
-    /// of which the cache of `lister` does not know it.
-    ///
-    /// # Errors
-    /// When `lister` makes no requests and cannot tell which directories these are.
-    pub(crate) async fn remembered_sizes(
-        &self,
-        lister: &Lister,
-    ) -> Result<Vec<(usize, Option<Size>)>> {
-        let levels = self.descend(lister).await?;
-        let sizes = levels.iter().flat_map(|level| {
-            let directories = level.directories.iter();
-            directories.map(|directory| (level.depth, lister.remembered_size(directory)))
-        });
-        Ok(sizes.collect())
     }
 
     /// Goes down level by level as long as [`Self::goes_below`]. Returns the directories to be listed
