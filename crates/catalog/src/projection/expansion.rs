@@ -180,15 +180,15 @@ impl Expansion {
         };
         match &self.catalog.text_filter {
             None => Ok(prefixes),
-            Some(filter) => self.filter_by_text(prefixes, filter),
+            Some(filter) => self.filter_by_text(&prefixes, filter),
         }
     }
 
-    fn filter_by_text(&self, prefixes: Prefixes, filter: &PartitionPredicate) -> Result<Prefixes> {
+    fn filter_by_text(&self, prefixes: &Prefixes, filter: &PartitionPredicate) -> Result<Prefixes> {
         let rows = prefixes.values.num_rows();
         let texts = (0..prefixes.values.num_columns())
             .map(|column| {
-                let texts = (0..rows).map(|row| self.text(&prefixes, column, row).map(Some));
+                let texts = (0..rows).map(|row| self.text(prefixes, column, row).map(Some));
                 Ok(Arc::new(texts.collect::<Result<StringArray>>()?) as ArrayRef)
             })
             .collect::<Result<Vec<_>>>()?;
