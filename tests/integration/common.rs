@@ -11,8 +11,14 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::core::PartitionScan;
 use datafusion_partitioned::prelude::*;
-use datafusion_partitioned_test_utils::{FileKind, Lake, RequestCountingStore, sorted_rows};
+use datafusion_partitioned_test_utils::{
+    FileKind, Lake, RequestCountingStore, ordered_rows, sorted_rows,
+};
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed};
+
+/// The name of a directory whose value is NULL.
+pub(crate) use datafusion_partitioned::core::DEFAULT_PARTITION_NAME as NULL;
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -23,7 +29,12 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        Self::with_config(SessionConfig::new().with_target_partitions(2))
+        Self::with_streams(2)
+    }
+
+    /// A fixture whose scans have so many output partitions.
+    pub(crate) fn with_streams(streams: usize) -> Self {
+        Self::with_config(SessionConfig::new().with_target_partitions(streams))
     }
 
     pub(crate) fn with_config(config: SessionConfig) -> Self {
@@ -112,12 +123,7 @@ impl Fixture {
 
     /// The rows of a query, one text for each, in the order in which they come.
     pub(crate) async fn ordered_rows(&self, sql: &str) -> Vec<String> {
-        let batches = self.run(sql).await.unwrap();
-        batches
-            .iter()
-            .flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1)))
-            .flat_map(|row| sorted_rows(&[row]))
-            .collect()
+        ordered_rows(&self.run(sql).await.unwrap())
     }
 
     /// Sets a session option.
@@ -197,6 +203,39 @@ pub(crate) fn property_config(cases: u32) -> Config {
         config.rng_seed = RngSeed::Fixed(0);
     }
     config
+}
+
+/// Some files of random partitions: their `p` and `q`, NULL now and then, and how many rows they have.
+pub(crate) fn random_files() -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>, usize)>> {
+    let value = || proptest::option::weighted(0.8, 0..4_i64);
+    proptest::collection::vec((value(), value(), 0..4_usize), 0..12)
+}
+
+/// The table `t` of such files, in a session with so many output partitions, whose work is shared or
+/// not.
+pub(crate) async fn random_table(
+    files: &[(Option<i64>, Option<i64>, usize)],
+    streams: usize,
+    work_stealing: bool,
+) -> Fixture {
+    let fixture = Fixture::with_streams(streams);
+    let name = |value: &Option<i64>| match value {
+        Some(value) => value.to_string(),
+        None => NULL.to_owned(),
+    };
+    for (file, (p, q, rows)) in files.iter().enumerate() {
+        let key = format!("t/p={}/q={}/{file}.csv", name(p), name(q));
+        let ids: Vec<i64> = (0..*rows as i64).collect();
+        fixture.put_ids(&key, &ids).await;
+    }
+    fixture.create("t", "p INT, q INT").await;
+    fixture
+        .set(
+            "datafusion.execution.enable_file_stream_work_stealing",
+            work_stealing,
+        )
+        .await;
+    fixture
 }
 
 /// Sessions in which the same rows must come out: with one and many output partitions, with small and

@@ -15,16 +15,6 @@ use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::common::{Fixture, modes};
 
-const KINDS: [FileKind; 7] = [
-    FileKind::Parquet,
-    FileKind::Csv,
-    FileKind::Tsv,
-    FileKind::Json,
-    FileKind::Arrow,
-    FileKind::ArrowStream,
-    FileKind::Avro,
-];
-
 const COLUMNS: &str = "id BIGINT, name TEXT, price DECIMAL(8,2), born DATE, ok BOOLEAN, x DOUBLE, \
                        p INT, day DATE";
 
@@ -56,7 +46,7 @@ async fn put_lake(fixture: &Fixture, kind: FileKind) {
 
 #[tokio::test]
 async fn every_format_answers_the_same_queries_in_every_mode() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         for (mode, config) in modes().into_iter().enumerate() {
             let fixture = Fixture::with_config(config);
             put_lake(&fixture, kind).await;
@@ -71,7 +61,7 @@ async fn every_format_answers_the_same_queries_in_every_mode() {
 
 #[tokio::test]
 async fn every_format_with_dictionary_encoded_partition_columns() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         let fixture = Fixture::new();
         put_lake(&fixture, kind).await;
         let columns = COLUMNS
@@ -150,7 +140,7 @@ async fn assert_rows(fixture: &Fixture, context: &str) {
 
 #[tokio::test]
 async fn large_files_of_every_format_are_read_once_in_pieces() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         let mut config = SessionConfig::new().with_target_partitions(4);
         config.options_mut().optimizer.repartition_file_min_size = 1;
         let fixture = Fixture::with_config(config);
@@ -389,7 +379,7 @@ async fn all_parts_of_a_compressed_file_are_read() {
 
 #[tokio::test]
 async fn a_damaged_file_of_every_format_is_an_error_that_names_it() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         let fixture = Fixture::new();
         let key = format!("t/p=1/f.{}", kind.extension());
         fixture
@@ -431,8 +421,8 @@ async fn a_damaged_file_of_every_format_is_an_error_that_names_it() {
 
 #[tokio::test]
 async fn a_limit_opens_few_files_of_every_format() {
-    for kind in KINDS {
-        let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(1));
+    for kind in FileKind::ALL {
+        let fixture = Fixture::with_streams(1);
         for p in 0..60 {
             let key = format!("t/p={p}/f.{}", kind.extension());
             fixture

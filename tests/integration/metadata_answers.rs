@@ -16,16 +16,11 @@ use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, Part
 use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::{FileKind, RequestKind, scan_metric, sorted_rows};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
-use crate::common::Fixture;
+use crate::common::{Fixture, NULL, property_config, random_files, random_table};
 
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 const SWITCH: &str = "partitioned.metadata_answers";
-
-fn with_streams(streams: usize) -> Fixture {
-    Fixture::with_config(SessionConfig::new().with_target_partitions(streams))
-}
 
 fn ids(rows: i64) -> RecordBatch {
     let schema = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
@@ -36,7 +31,7 @@ fn ids(rows: i64) -> RecordBatch {
 /// Partitions of Parquet files: (2023, 1), (2023, 12), (2024, 1), (2024, NULL), (NULL, 3), and around
 /// them directories and files without rows that would be the smallest and the largest.
 async fn odd_lake(streams: usize) -> Fixture {
-    let fixture = with_streams(streams);
+    let fixture = Fixture::with_streams(streams);
     let put = |key: String, rows: i64| {
         let fixture = &fixture;
         async move {
@@ -261,7 +256,7 @@ async fn the_largest_value_is_proven_by_one_file() {
 
 #[tokio::test]
 async fn ten_thousand_partitions_open_one_file_for_each_value() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     for p in 0..10_000_i64 {
         let key = format!("t/p={p}/q={}/f.csv", p % 7);
         fixture.put_ids(&key, &[p, p]).await;
@@ -295,7 +290,7 @@ async fn ten_thousand_partitions_open_one_file_for_each_value() {
 
 #[tokio::test]
 async fn the_newest_partition_is_opened_first_and_its_files_are_listed_alone() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     for p in 0..300_i64 {
         for file in 0..3 {
             fixture.put_ids(&format!("t/p={p}/{file}.csv"), &[p]).await;
@@ -312,7 +307,7 @@ async fn the_newest_partition_is_opened_first_and_its_files_are_listed_alone() {
 
 #[tokio::test]
 async fn counts_of_parquet_files_read_their_footers_only() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     let rows = ids(200_000);
     for p in 1..=3 {
         let key = format!("t/p={p}/f.parquet");
@@ -348,7 +343,7 @@ async fn counts_of_parquet_files_read_their_footers_only() {
 
 #[tokio::test]
 async fn known_row_counts_open_nothing() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     register_counted(
         &fixture,
         Arc::new(CsvFormat::default()),
@@ -398,7 +393,7 @@ async fn known_row_counts_open_nothing() {
 
 #[tokio::test]
 async fn a_row_count_of_zero_is_no_knowledge() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     fixture.put_ids("real/1/f.csv", &[1, 2, 3]).await;
     fixture.put_ids("real/2/f.csv", &[]).await;
     register_counted(
@@ -472,7 +467,7 @@ async fn a_filter_in_the_reader_outweighs_a_row_count() {
 #[tokio::test]
 async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
     // DataFusion forgets about `b` as long as it has been NULL, and drops what could change it.
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     for p in 100..160 {
         let q = if p < 130 {
             NULL.to_owned()
@@ -504,7 +499,7 @@ async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
 
 #[tokio::test]
 async fn options_of_the_table_count_for_what_is_read() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     for p in 1..=9 {
         fixture.put_ids(&format!("t/p={p}/new.csv"), &[p]).await;
     }
@@ -571,11 +566,7 @@ async fn plans_are_prepared_and_executed_again() {
 /// Random partitions, many of them without rows, and random aggregates.
 #[test]
 fn random_aggregates_are_those_of_all_rows() {
-    let mut config = Config::with_cases(40);
-    config.failure_persistence = None;
-    config.rng_seed = RngSeed::Fixed(5);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let partitions = proptest::collection::vec((0..5_i64, 0..3_i64, 0..3_usize), 0..12);
     let aggregate = proptest::sample::select(vec![
         "max(p)",
         "min(q)",
@@ -592,36 +583,18 @@ fn random_aggregates_are_those_of_all_rows() {
     let filter =
         proptest::sample::select(vec!["true", "p > 1", "q IS NOT NULL", "p <> q", "id > 0"]);
     let strategy = (
-        partitions,
+        random_files(),
         aggregate,
         group,
         filter,
         1..5_usize,
         any::<[bool; 3]>(),
     );
-    let outcome = TestRunner::new(config).run(
+    let outcome = TestRunner::new(property_config(40)).run(
         &strategy,
-        |(partitions, aggregate, group, filter, streams, [stealing, ordered, outer])| {
+        |(files, aggregate, group, filter, streams, [stealing, ordered, outer])| {
             runtime.block_on(async {
-                let fixture = with_streams(streams);
-                for (file, (p, q, rows)) in partitions.into_iter().enumerate() {
-                    let q = if q == 2 {
-                        NULL.to_owned()
-                    } else {
-                        q.to_string()
-                    };
-                    let ids: Vec<i64> = (0..rows as i64).collect();
-                    fixture
-                        .put_ids(&format!("t/p={p}/q={q}/{file}.csv"), &ids)
-                        .await;
-                }
-                fixture.create("t", "p INT, q INT").await;
-                fixture
-                    .set(
-                        "datafusion.execution.enable_file_stream_work_stealing",
-                        stealing,
-                    )
-                    .await;
+                let fixture = random_table(&files, streams, stealing).await;
                 fixture.set("partitioned.ordered_scan", ordered).await;
                 let group_by = if group.is_empty() {
                     String::new()

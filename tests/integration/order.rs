@@ -5,19 +5,13 @@ use std::sync::Arc;
 use datafusion::prelude::SessionConfig;
 use datafusion_partitioned_test_utils::{FileKind, scan_metric};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
-use crate::common::{Fixture, csv_tree};
-
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
-
-fn with_streams(streams: usize) -> Fixture {
-    Fixture::with_config(SessionConfig::new().with_target_partitions(streams))
-}
+use crate::common::{Fixture, NULL, csv_tree, property_config, random_files, random_table};
 
 /// Three years of three months with two rows each, and a NULL on both levels.
 async fn months(streams: usize) -> Fixture {
-    let fixture = with_streams(streams);
+    let fixture = Fixture::with_streams(streams);
     for year in [2022, 2023, 2024] {
         for month in [1, 2, 10] {
             let id = year * 100 + month;
@@ -120,7 +114,7 @@ async fn every_direction_and_place_of_null_in_every_mode() {
 
 #[tokio::test]
 async fn a_limit_lists_and_opens_the_first_partitions_only() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 100, 4).await;
     let sql = "SELECT day, id FROM t ORDER BY day DESC LIMIT 6";
     let rows = fixture.ordered_rows(sql).await;
@@ -138,7 +132,7 @@ async fn a_limit_lists_and_opens_the_first_partitions_only() {
 
 #[tokio::test]
 async fn a_limit_goes_past_empty_directories_and_files() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     days(&fixture, 20, 1).await;
     for day in 30..50 {
         let key = format!("t/day={day}/_SUCCESS");
@@ -200,7 +194,7 @@ async fn local_directories_are_read_in_order() {
         ("t/p=__HIVE_DEFAULT_PARTITION__/q=a", &[3]),
         ("t/.hidden/q=a", &[4]),
     ]);
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     let sql = format!(
         "CREATE EXTERNAL TABLE t (id BIGINT, p INT, q TEXT) STORED AS CSV PARTITIONED BY (p, q) \
          LOCATION '{}/' OPTIONS ('connector' 'filesystem')",
@@ -225,7 +219,7 @@ async fn local_directories_are_read_in_order() {
 
 #[tokio::test]
 async fn a_limit_stays_above_a_filter_on_file_columns() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 30, 3).await;
     for (filter, expected) in [
         ("id % 1000 = 2", "30"),
@@ -282,7 +276,7 @@ async fn a_filter_known_at_run_time_stays_above_a_limit() {
 
 #[tokio::test]
 async fn an_order_that_goes_on_with_file_columns_reads_few_partitions_for_a_limit() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     days(&fixture, 100, 4).await;
     let sql = "SELECT day, id FROM t ORDER BY day DESC, id DESC LIMIT 3";
     assert_eq!(
@@ -297,7 +291,7 @@ async fn an_order_that_goes_on_with_file_columns_reads_few_partitions_for_a_limi
 
 #[tokio::test]
 async fn joins_unions_and_subqueries_above_an_order() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 10, 2).await;
     let union = "SELECT day FROM (SELECT day FROM t UNION ALL SELECT day + 100 FROM t) \
                  ORDER BY day DESC LIMIT 3";
@@ -311,7 +305,7 @@ async fn joins_unions_and_subqueries_above_an_order() {
 
 #[tokio::test]
 async fn a_plan_is_executed_again_and_a_reader_stops_early() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 50, 2).await;
     let plan = fixture
         .plan("SELECT day FROM t ORDER BY day DESC LIMIT 3")
@@ -387,7 +381,7 @@ async fn ordered_scans_spare_group_by_and_windows_a_sort() {
 #[tokio::test]
 async fn zero_is_one_group_in_an_ordered_scan() {
     for streams in [1, 3] {
-        let fixture = with_streams(streams);
+        let fixture = Fixture::with_streams(streams);
         for (directory, id) in [
             ("p=-0.0/q=1", 1),
             ("p=-0.0/q=2", 2),
@@ -417,7 +411,7 @@ async fn zero_is_one_group_in_an_ordered_scan() {
 
 #[tokio::test]
 async fn large_partitions_are_split_and_small_ones_share_a_unit() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     fixture
         .set("datafusion.optimizer.repartition_file_min_size", 1024)
         .await;
@@ -438,37 +432,15 @@ async fn large_partitions_are_split_and_small_ones_share_a_unit() {
 /// Random partitions and orders give what a sort gives.
 #[test]
 fn random_orders_are_those_of_a_sort() {
-    let mut config = Config::with_cases(30);
-    config.failure_persistence = None;
-    config.rng_seed = RngSeed::Fixed(3);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let partitions = proptest::collection::vec((0..4_i64, 0..4_i64, 0..4_usize), 0..12);
     let order = proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 1..3);
     let limit = prop_oneof![Just(None), (0..9_usize).prop_map(Some)];
-    let strategy = (partitions, order, limit, 1..5_usize, any::<bool>());
-    let outcome = TestRunner::new(config).run(
+    let strategy = (random_files(), order, limit, 1..5_usize, any::<bool>());
+    let outcome = TestRunner::new(property_config(30)).run(
         &strategy,
-        |(partitions, order, limit, streams, stealing)| {
+        |(files, order, limit, streams, stealing)| {
             runtime.block_on(async {
-                let fixture = with_streams(streams);
-                for (file, (p, q, rows)) in partitions.into_iter().enumerate() {
-                    let p = if p == 3 {
-                        NULL.to_owned()
-                    } else {
-                        p.to_string()
-                    };
-                    let ids: Vec<i64> = (0..rows as i64).collect();
-                    fixture
-                        .put_ids(&format!("t/p={p}/q={q}/{file}.csv"), &ids)
-                        .await;
-                }
-                fixture.create("t", "p INT, q INT").await;
-                fixture
-                    .set(
-                        "datafusion.execution.enable_file_stream_work_stealing",
-                        stealing,
-                    )
-                    .await;
+                let fixture = random_table(&files, streams, stealing).await;
                 let columns: Vec<String> = order
                     .iter()
                     .map(|(q, descending, nulls_first)| {

@@ -95,7 +95,7 @@ async fn a_default_name_of_ones_own() {
 
 #[tokio::test]
 async fn a_limit_returns_that_many_rows_and_stops_reading() {
-    let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(1));
+    let fixture = Fixture::with_streams(1);
     for p in 0..200 {
         fixture.put_ids(&format!("t/p={p}/f.csv"), &[p, p]).await;
     }
@@ -426,7 +426,7 @@ async fn json_files_are_read_and_a_column_of_theirs_does_not_count() {
 
 #[tokio::test]
 async fn batches_have_the_schema_of_the_plan() {
-    let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(4));
+    let fixture = Fixture::with_streams(4);
     for p in ["1", "5", "__HIVE_DEFAULT_PARTITION__", "9"] {
         fixture.put_ids(&format!("t/p={p}/f.csv"), &[1, 2]).await;
     }

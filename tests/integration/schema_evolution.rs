@@ -5,16 +5,6 @@ use datafusion_partitioned_test_utils::FileKind;
 
 use crate::common::{Fixture, modes};
 
-const KINDS: [FileKind; 7] = [
-    FileKind::Parquet,
-    FileKind::Csv,
-    FileKind::Tsv,
-    FileKind::Json,
-    FileKind::Arrow,
-    FileKind::ArrowStream,
-    FileKind::Avro,
-];
-
 /// The formats whose files have types of their own.
 const TYPED: [FileKind; 4] = [
     FileKind::Parquet,
@@ -35,7 +25,7 @@ async fn put(fixture: &Fixture, kind: FileKind, files: &[(&str, &str)]) {
 /// DataFusion 17420, polars 12036: the partition column is in the files too.
 #[tokio::test]
 async fn col_01_partition_column_is_in_the_files_too() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         for config in modes() {
             let fixture = Fixture::with_config(config);
             let files = [
@@ -125,7 +115,7 @@ async fn col_02_partition_column_has_another_type_in_the_files() {
 /// DataFusion 1527 and 14755, DuckDB 16859: the answer must not depend on which file comes first.
 #[tokio::test]
 async fn col_05_column_added_later() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         for config in modes() {
             let fixture = Fixture::with_config(config);
             let files = [
@@ -162,7 +152,7 @@ async fn col_05_column_added_later() {
 
 #[tokio::test]
 async fn the_sample_says_how_many_of_the_last_partitions_count() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         let fixture = Fixture::new();
         let files = [
             ("m=1", "CAST(1 AS BIGINT) AS first, CAST(1 AS INT) AS n"),
@@ -249,7 +239,7 @@ async fn types_without_a_common_one_are_an_error_when_inferred() {
 
 #[tokio::test]
 async fn lay_03_empty_and_hidden_files_are_not_used_for_inference() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         let fixture = Fixture::new();
         let e = kind.extension();
         put(&fixture, kind, &[("p=1", "CAST(1 AS BIGINT) AS id")]).await;
@@ -287,7 +277,7 @@ async fn lay_03_empty_and_hidden_files_are_not_used_for_inference() {
 /// Presto 8911, Trino 1558: reading by position shifts values.
 #[tokio::test]
 async fn col_07_columns_in_another_order_or_dropped() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         for config in modes() {
             let fixture = Fixture::with_config(config);
             let text = |value: &str, name: &str| format!("arrow_cast('{value}', 'Utf8') AS {name}");
@@ -318,7 +308,7 @@ async fn col_07_columns_in_another_order_or_dropped() {
 /// Trino 137, Presto 8510: a wider type in the table is harmless, text for a number is not.
 #[tokio::test]
 async fn col_08_column_type_changed() {
-    for kind in KINDS {
+    for kind in FileKind::ALL {
         for config in modes() {
             let fixture = Fixture::with_config(config);
             let files = [
