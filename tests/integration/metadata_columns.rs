@@ -21,7 +21,7 @@ async fn lake(kind: FileKind, config: SessionConfig) -> Fixture {
             .await;
     }
     fixture
-        .declare("id BIGINT, p INT", &kind.to_string(), "p", ALL)
+        .declare("id BIGINT, p INT", kind, "p", ALL)
         .await
         .unwrap();
     fixture

@@ -1,5 +1,8 @@
 //! What several modules share: small lakes, sessions and queries.
 
+mod given;
+
+use std::fmt::Display;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -19,6 +22,7 @@ use proptest::test_runner::{Config, RngSeed};
 
 /// The name of a directory whose value is NULL.
 pub(crate) use datafusion_partitioned::core::DEFAULT_PARTITION_NAME as NULL;
+pub(crate) use given::partition;
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -71,7 +75,7 @@ impl Fixture {
     pub(crate) async fn declare(
         &self,
         columns: &str,
-        stored_as: &str,
+        stored_as: impl Display,
         partitioned_by: &str,
         options: &str,
     ) -> Result<()> {
@@ -127,7 +131,7 @@ impl Fixture {
     }
 
     /// Sets a session option.
-    pub(crate) async fn set(&self, key: &str, value: impl std::fmt::Display) {
+    pub(crate) async fn set(&self, key: &str, value: impl Display) {
         self.run(&format!("SET {key} = '{value}'")).await.unwrap();
     }
 
@@ -135,6 +139,13 @@ impl Fixture {
     pub(crate) async fn explain(&self, sql: &str) -> String {
         let plan = self.plan(sql).await.unwrap();
         displayable(plan.as_ref()).indent(false).to_string()
+    }
+
+    /// Checks that a statement fails with an error that mentions all `texts`. Returns the error.
+    pub(crate) async fn fails(&self, sql: &str, texts: &[&str]) -> String {
+        let error = self.error(sql).await;
+        assert_mentions(&error, texts);
+        error
     }
 
     pub(crate) async fn error(&self, sql: &str) -> String {
@@ -160,6 +171,13 @@ impl Fixture {
         let mut lines: Vec<&str> = log.lines().collect();
         lines.sort_unstable();
         lines.join("\n")
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_mentions(error: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(error.contains(text), "'{text}' is missing in: {error}");
     }
 }
 
