@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion_partitioned::core::{MemoryCatalog, PartitionSpec};
 use datafusion_partitioned_test_utils::RequestKind;
 use insta::assert_snapshot;
@@ -182,4 +183,24 @@ async fn parameters_and_long_lists_prune() {
         assert_eq!(fixture.rows(&sql).await.len(), 8, "{catalog}");
         assert_eq!(fixture.requests.count(RequestKind::Get), 8, "{catalog}");
     }
+}
+
+#[tokio::test]
+async fn what_is_known_to_be_small_is_not_spread() {
+    let fixture = fixture("walk").await;
+    let partitions = async |sql: &str| {
+        let plan = fixture.plan(sql).await.unwrap();
+        plan.output_partitioning().partition_count()
+    };
+    let one = "SELECT id FROM t WHERE year = 2024 AND month = 2 AND town = 'Ulm'";
+    let some = "SELECT id FROM t WHERE month = 2";
+    assert_eq!((partitions(one).await, partitions(some).await), (2, 2));
+    let rows = fixture.rows(one).await;
+    assert_eq!(rows.len(), 1);
+    // Once it has been read.
+    assert_eq!((partitions(one).await, partitions(some).await), (1, 2));
+    assert_eq!(fixture.rows(one).await, rows);
+    let key = "t/year=2024/month=2/town=Ulm/f.csv";
+    fixture.put_ids(key, &[7]).await;
+    assert_eq!(fixture.rows(one).await.len(), 2);
 }

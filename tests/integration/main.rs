@@ -20,6 +20,7 @@ mod metadata_columns;
 mod order;
 mod order_limits;
 mod parse_path;
+mod projected_types;
 mod projection;
 mod properties;
 mod reading;

@@ -135,6 +135,14 @@ impl Observed {
         if kept == 0 && unseen >= 1.0 {
             others = others.max(1.0);
         }
+        // Where the predicate lists the values of all columns, there are no more than those.
+        let listed = (0..wanted.spec().len())
+            .map(|column| wanted.candidates(column).map(|values| values.len()))
+            .try_fold(1_usize, |all, count| Some(all.saturating_mul(count?)));
+        let is_complete = unseen < 1.0 || listed.is_some_and(|listed| kept >= listed);
+        if let Some(listed) = listed {
+            others = others.min(listed.saturating_sub(kept) as f64);
+        }
         let bytes = survivors.as_ref().map_or(0, |s| s.bytes) as f64
             + others * sums.bytes.value_or(ASSUMED_BYTES);
         let partitions = (kept as f64 + others).max(1.0);
@@ -146,7 +154,7 @@ impl Observed {
                 .distinct()
                 .map(|distinct| distinct.min(partitions) as usize)
                 .collect(),
-            values: survivors.map(|s| s.values).filter(|_| unseen < 1.0),
+            values: survivors.map(|s| s.values).filter(|_| is_complete),
         }
     }
 }
@@ -232,6 +240,27 @@ mod tests {
         assert_eq!(estimate(&observed, 1), (3, Some(360)));
         let average = observed.average();
         assert_eq!((average.partitions, average.distinct), (15, vec![3, 5]));
+    }
+
+    #[test]
+    fn where_all_values_are_listed_there_are_no_more_than_those() {
+        let observed = Observed::new(1, 2);
+        let spec = spec();
+        let equals = |name: &str, value: i32| {
+            let column = col(name, spec.schema()).unwrap();
+            binary(column, Operator::Eq, lit(value), spec.schema()).unwrap()
+        };
+        let wanted = PartitionPredicate::all(&spec)
+            .with_filter(&equals("a", 1))
+            .with_filter(&equals("b", 2));
+        let guess = observed.estimate(&wanted);
+        assert_eq!((guess.partitions, guess.values), (1, None));
+        let walk = observed.start_walk();
+        let found = partitions(&[(1, 1), (1, 2)]);
+        observed.record_partitions(walk, &found).unwrap();
+        let known = observed.estimate(&wanted);
+        assert_eq!((known.partitions, known.bytes), (1, Some(100)));
+        assert_eq!(known.values.map(|values| values.num_rows()), Some(1));
     }
 
     #[test]

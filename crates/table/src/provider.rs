@@ -23,8 +23,8 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
 use datafusion_partitioned_core::{
-    ListingContext, PartitionCatalog, PartitionLimits, PartitionOrder, PartitionPredicate,
-    PartitionScanBuilder, PartitionedOptions,
+    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
+    PartitionPredicate, PartitionScanBuilder, PartitionedOptions,
 };
 
 use crate::files::FileReadOptions;
@@ -234,6 +234,17 @@ impl PartitionedTableProvider {
     }
 }
 
+/// As many as the session wants, or fewer where it is known that there is too little to read, as
+/// DataFusion decides it for a list of files.
+fn output_partitions(session: &dyn Session, estimate: &PartitionEstimate) -> usize {
+    let most = session.config().target_partitions();
+    let (Some(known), Some(bytes)) = (&estimate.values, estimate.bytes) else {
+        return most;
+    };
+    let split_from = session.config_options().optimizer.repartition_file_min_size;
+    (known.num_rows() + bytes / split_from.max(1)).clamp(1, most.max(1))
+}
+
 fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
     source
         .downcast_ref::<FileScanConfig>()
@@ -342,7 +353,7 @@ impl PartitionedTableProvider {
         )
         .with_trailing_columns(&metadata)
         .with_predicate(predicate)
-        .with_partitions(session.config().target_partitions())
+        .with_partitions(output_partitions(session, &estimate))
         .with_limits(limits)
         .with_fetch(limit)
         .with_order(order);

@@ -6,11 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use datafusion::arrow::array::{
-    Array, ArrayRef, Int64Array, StringArray, UInt32Array, new_empty_array,
+use datafusion::arrow::array::{Array, ArrayRef, Int64Array, StringArray, UInt32Array};
+use datafusion::arrow::compute::{
+    CastOptions, cast, cast_with_options, partition, sort, sort_to_indices, take,
 };
-use datafusion::arrow::compute::{CastOptions, cast_with_options, concat, sort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::cast::as_int64_array;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion_partitioned_core::{parse_values, value_to_text};
 
@@ -66,6 +67,12 @@ impl ColumnProjection {
                 if last < first {
                     return plan_err!("the range '{first},{last}' ends before it begins");
                 }
+                let data_type = value_type(field);
+                if !data_type.is_numeric() && !data_type.is_string() {
+                    return plan_err!(
+                        "integers are no values of type {data_type}; declare a number or a text"
+                    );
+                }
                 let ends = StringArray::from_iter_values([first, last].map(i64::to_string));
                 typed(field, &ends).map(|_| ())
             }
@@ -74,11 +81,15 @@ impl ColumnProjection {
         }
     }
 
-    /// Whether the values are in ascending order as values of this type.
-    pub(super) fn is_ordered(&self, data_type: &DataType) -> bool {
+    /// Whether the values of `field` are in ascending order, each once.
+    pub(super) fn is_ordered(&self, field: &Field) -> bool {
+        let data_type = field.data_type();
         match self {
-            Self::Enum(_) | Self::Injected => true,
-            Self::Integer { .. } => data_type.is_numeric(),
+            Self::Enum(texts) => typed(field, &StringArray::from_iter_values(texts))
+                .and_then(|values| Ok(partition(&[sort(&values, None)?])?.len() == texts.len()))
+                .unwrap_or(false),
+            Self::Injected => true,
+            Self::Integer { .. } => data_type.is_integer() || data_type.is_decimal(),
             Self::Date(dates) => dates.is_ordered(data_type),
         }
     }
@@ -111,25 +122,21 @@ impl ColumnProjection {
                 step,
                 digits,
             } => {
-                let step = i128::from(step.get());
                 let values = Integers {
                     first: i128::from(*first),
-                    step,
-                    len: ((i128::from(*last) - i128::from(*first)) / step + 1) as usize,
+                    last: i128::from(*last),
+                    step: i128::from(step.get()),
                     digits: *digits,
                 };
-                let positions = candidates.and_then(|c| positions(c, |text| values.position(text)));
+                let positions = candidates.and_then(|c| values.positions(c, value_type(field)));
                 (Values::Integers(values), positions)
             }
             Self::Date(dates) => {
                 let values = dates.at(now);
-                let positions = match candidates {
-                    // Their texts would be those of another format.
-                    Some(candidates) if !candidates.data_type().is_temporal() => {
-                        positions(candidates, |text| values.position(text))
-                    }
-                    _ => None,
-                };
+                // Values of other types have other texts than the format writes.
+                let positions = candidates
+                    .filter(|_| value_type(field).is_string())
+                    .and_then(|c| Some(in_order(texts(c)?.iter().map(|t| values.position(t)))));
                 (Values::Dates(values), positions)
             }
         };
@@ -137,19 +144,19 @@ impl ColumnProjection {
     }
 }
 
-/// Where the candidates are, in order and each once. `None` when one has no text.
-fn positions(
-    candidates: &ArrayRef,
-    position: impl Fn(&str) -> Option<usize>,
-) -> Option<Vec<usize>> {
-    let mut positions = vec![];
-    for row in 0..candidates.len() {
-        let value = ScalarValue::try_from_array(candidates, row).ok()?;
-        positions.extend(position(&value_to_text(&value).ok()??));
-    }
+/// How the candidates are written. `None` when one has no text.
+fn texts(candidates: &ArrayRef) -> Option<Vec<String>> {
+    (0..candidates.len())
+        .map(|row| value_to_text(&ScalarValue::try_from_array(candidates, row).ok()?).ok()?)
+        .collect()
+}
+
+/// The positions that there are, in order and each once.
+fn in_order(positions: impl Iterator<Item = Option<usize>>) -> Vec<usize> {
+    let mut positions: Vec<usize> = positions.flatten().collect();
     positions.sort_unstable();
     positions.dedup();
-    Some(positions)
+    positions
 }
 
 /// The values of a column in one query, by their place in an order.
@@ -174,8 +181,8 @@ enum Values {
 #[derive(Debug)]
 struct Integers {
     first: i128,
+    last: i128,
     step: i128,
-    len: usize,
     digits: usize,
 }
 
@@ -184,35 +191,33 @@ impl Domain {
         match (&self.selected, &self.values) {
             (Some(selected), _) => selected.len(),
             (_, Values::Listed { texts, .. }) => texts.len(),
-            (_, Values::Integers(integers)) => integers.len,
+            (_, Values::Integers(integers)) => integers.len(),
             (_, Values::Dates(dates)) => dates.len,
         }
     }
 
     /// The values at some places, as values of the type of `field`.
     pub(super) fn values(&self, field: &Field, places: Range<usize>) -> Result<ArrayRef> {
-        let Some(selected) = &self.selected else {
-            return self.values.of(field, places);
-        };
-        if places.is_empty() {
-            return Ok(new_empty_array(field.data_type()));
+        let positions = places.clone().map(|place| self.position(place));
+        match &self.values {
+            Values::Listed { values, .. } => Ok(values.slice(places.start, places.len())),
+            Values::Integers(integers) => integers.values(field, positions),
+            Values::Dates(dates) => dates.values(field, positions),
         }
-        let values = selected[places]
-            .iter()
-            .map(|position| self.values.of(field, *position..*position + 1))
-            .collect::<Result<Vec<_>>>()?;
-        let values: Vec<&dyn Array> = values.iter().map(AsRef::as_ref).collect();
-        Ok(concat(&values)?)
     }
 
     /// How the value at a place is written, before any escaping.
     pub(super) fn text(&self, place: usize) -> String {
-        let position = self.selected.as_ref().map_or(place, |s| s[place]);
+        let position = self.position(place);
         match &self.values {
             Values::Listed { texts, .. } => texts[position].clone(),
             Values::Integers(integers) => integers.text(position),
             Values::Dates(dates) => dates.text(position),
         }
+    }
+
+    fn position(&self, place: usize) -> usize {
+        self.selected.as_ref().map_or(place, |s| s[place])
     }
 }
 
@@ -237,17 +242,14 @@ impl Values {
             values: take(values, &order, None)?,
         })
     }
-
-    fn of(&self, field: &Field, positions: Range<usize>) -> Result<ArrayRef> {
-        match self {
-            Self::Listed { values, .. } => Ok(values.slice(positions.start, positions.len())),
-            Self::Integers(integers) => integers.values(field, positions),
-            Self::Dates(dates) => dates.values(field, positions),
-        }
-    }
 }
 
 impl Integers {
+    /// One less than there are if that is more than can be counted; nobody gets that far.
+    fn len(&self) -> usize {
+        usize::try_from((self.last - self.first) / self.step + 1).unwrap_or(usize::MAX)
+    }
+
     /// Fits, because it is between the first and the last value.
     fn value(&self, position: usize) -> i64 {
         (self.first + self.step * position as i128) as i64
@@ -257,7 +259,7 @@ impl Integers {
         format!("{:0digits$}", self.value(position), digits = self.digits)
     }
 
-    fn values(&self, field: &Field, positions: Range<usize>) -> Result<ArrayRef> {
+    fn values(&self, field: &Field, positions: impl Iterator<Item = usize>) -> Result<ArrayRef> {
         if field.data_type().is_integer() {
             let values = positions.map(|position| self.value(position));
             let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
@@ -273,10 +275,38 @@ impl Integers {
         typed(field, &texts)
     }
 
-    fn position(&self, text: &str) -> Option<usize> {
-        let distance = text.parse::<i128>().ok()? - self.first;
-        let position = usize::try_from(distance / self.step).ok()?;
-        (distance % self.step == 0 && position < self.len).then_some(position)
+    /// Where the candidates may be, in a column of this type. `None` when that is not known: one
+    /// float can be several integers.
+    fn positions(&self, candidates: &ArrayRef, data_type: &DataType) -> Option<Vec<usize>> {
+        if data_type.is_string() {
+            let texts = texts(candidates)?;
+            let values = texts.iter().map(|text| text.parse().ok());
+            return Some(in_order(values.map(|value| self.position(value?))));
+        }
+        if !data_type.is_integer() && !data_type.is_decimal() {
+            return None;
+        }
+        // NULL where a value is beyond all integers.
+        let values = cast(candidates, &DataType::Int64).ok()?;
+        let values = as_int64_array(&values).ok()?;
+        Some(in_order(values.iter().map(|value| self.position(value?))))
+    }
+
+    fn position(&self, value: i64) -> Option<usize> {
+        let value = i128::from(value);
+        let distance = value - self.first;
+        if value > self.last || distance % self.step != 0 {
+            return None;
+        }
+        usize::try_from(distance / self.step).ok()
+    }
+}
+
+/// The type of the values that a dictionary has, or else the type itself.
+fn value_type(field: &Field) -> &DataType {
+    match field.data_type() {
+        DataType::Dictionary(_, values) => values,
+        data_type => data_type,
     }
 }
 

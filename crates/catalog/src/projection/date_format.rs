@@ -54,8 +54,12 @@ impl DateUnit {
         })
     }
 
-    /// `count` units after `time`, or before it. `None` outside of the calendar.
+    /// `count` units after `time`, or before it. `None` beyond the years of four digits.
     pub(super) fn add(self, time: NaiveDateTime, count: i64) -> Option<NaiveDateTime> {
+        self.add_any(time, count).filter(has_year_of_four_digits)
+    }
+
+    fn add_any(self, time: NaiveDateTime, count: i64) -> Option<NaiveDateTime> {
         if let Some(seconds) = self.seconds() {
             let seconds = chrono::TimeDelta::try_seconds(seconds.checked_mul(count)?)?;
             return time.checked_add_signed(seconds);
@@ -84,6 +88,11 @@ impl DateUnit {
     }
 }
 
+/// Others are written with a sign, and do not sort.
+fn has_year_of_four_digits(time: &NaiveDateTime) -> bool {
+    (0..=9999).contains(&time.year())
+}
+
 /// A format such as `yyyy-MM-dd` or `'dt='yyyy/MM/dd/HH`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DateFormat {
@@ -100,10 +109,18 @@ impl DateFormat {
     /// the finest one must be there, or two dates would have one text.
     ///
     /// # Errors
-    /// With other letters, and when a part is missing.
+    /// With other letters, when a part is missing, and when a digit follows a part of one or two
+    /// digits: in `yyyyMd`, `2024111` is two dates.
     pub fn try_new(pattern: &str) -> Result<Self> {
         let context = || format!("the date format '{pattern}'");
         let (items, parts) = items(pattern).map_err(|error| error.context(context()))?;
+        if items.iter().zip(items.iter().skip(1)).any(runs_into) {
+            return plan_err!(
+                "{} has a digit right behind M, d, H, m or s, which have one or two; write MM, dd, \
+                 HH, mm or ss, or put something in between",
+                context()
+            );
+        }
         let mut units: Vec<DateUnit> = parts.iter().map(|(unit, _)| *unit).collect();
         // A text that sorts as its date does has its parts from coarse to fine, each of one width.
         let is_sortable = units.is_sorted() && parts.iter().all(|(_, is_fixed)| *is_fixed);
@@ -167,7 +184,7 @@ impl DateFormat {
             parsed.minute().unwrap_or(0),
             parsed.second().unwrap_or(0),
         )?;
-        Some(date.and_time(time))
+        Some(date.and_time(time)).filter(has_year_of_four_digits)
     }
 
     /// The first second of the part of a time that the format writes.
@@ -182,6 +199,16 @@ impl std::fmt::Display for DateFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.pattern)
     }
+}
+
+/// Whether nobody knows where the first of two neighbours ends.
+fn runs_into((item, next): (&Item<'_>, &Item<'_>)) -> bool {
+    let begins_with_digit = match next {
+        Item::Numeric(..) => true,
+        Item::OwnedLiteral(text) => text.starts_with(|c: char| c.is_ascii_digit()),
+        _ => false,
+    };
+    matches!(item, Item::Numeric(_, Pad::None)) && begins_with_digit
 }
 
 type Items = (Vec<Item<'static>>, Vec<(DateUnit, bool)>);
@@ -299,6 +326,8 @@ mod tests {
             ("yy-MM-dd", "'yy' is none of"),
             ("yyyy-MM-dd'T", "a ' is open"),
             ("yyyy-MM-ddThh", "'T' is none of"),
+            ("yyyyMd", "has a digit right behind"),
+            ("yyyy-M'1'", "has a digit right behind"),
         ] {
             let error = DateFormat::try_new(pattern).unwrap_err().to_string();
             assert!(error.contains(message), "{error}");

@@ -1,10 +1,9 @@
 //! [`DateProjection`]: dates at regular intervals within a range that may move with the clock.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
-use datafusion::arrow::array::{ArrayRef, StringArray, TimestampSecondArray};
+use datafusion::arrow::array::{Array, ArrayRef, StringArray, TimestampSecondArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
@@ -37,7 +36,7 @@ impl DateProjection {
     /// starts to read. The interval is one of the format's finest part.
     ///
     /// # Errors
-    /// When `range` is none, or its last date is before its first.
+    /// When `range` is none, goes beyond the years 0 to 9999, or can never have a date.
     pub fn try_new(format: DateFormat, range: &str) -> Result<Self> {
         let ends: Vec<&str> = range.split(',').collect();
         let &[first, last] = ends.as_slice() else {
@@ -53,17 +52,13 @@ impl DateProjection {
             })
         };
         let (first, last) = (bound(first)?, bound(last)?);
-        let is_reversed = match (first, last) {
-            (DateBound::At(first), DateBound::At(last)) => first > last,
-            _ => {
-                first.at(&format, DateTime::UNIX_EPOCH) > last.at(&format, DateTime::UNIX_EPOCH)
-                    && matches!(
-                        (first, last),
-                        (DateBound::FromNow(..), DateBound::FromNow(..))
-                    )
-            }
+        let now = Utc::now();
+        let (Some(start), Some(end)) = (first.at(&format, now), last.at(&format, now)) else {
+            return plan_err!("the range '{range}' goes beyond the years 0 to 9999");
         };
-        if is_reversed {
+        // A first date that is fixed may come to be one day.
+        let may_come = matches!((first, last), (DateBound::At(_), DateBound::FromNow(..)));
+        if start > end && !may_come {
             return plan_err!("the range '{range}' ends before it begins");
         }
         let unit = format.precision();
@@ -107,10 +102,18 @@ impl DateProjection {
                 field.data_type()
             );
         }
-        // Any date shows whether a text of this format is one of the type.
+        if matches!(field.data_type(), DataType::Time32(_) | DataType::Time64(_)) {
+            return plan_err!(
+                "type {} holds no dates; declare a DATE, a TIMESTAMP or a text",
+                field.data_type()
+            );
+        }
+        // Any date shows whether a text of this format is one of the type; the last one may be too
+        // late for it.
         let dates = self.at(DateTime::UNIX_EPOCH);
-        let first = DateDomain { len: 1, ..dates };
-        first.values(field, 0..1).map(|_| ())
+        let last = dates.len.saturating_sub(1);
+        dates.values(field, 0..1)?;
+        dates.values(field, last..last + 1).map(|_| ())
     }
 
     /// Whether values of this type are in order.
@@ -142,7 +145,9 @@ impl DateBound {
     fn parse(text: &str, format: &DateFormat) -> Option<Self> {
         let now = text.get(..3).filter(|now| now.eq_ignore_ascii_case("now"));
         if now.is_none() {
-            return format.parse(text).map(Self::At);
+            let time = format.parse(text)?;
+            let is_spelled_so = format.text(time).eq_ignore_ascii_case(text);
+            return is_spelled_so.then_some(Self::At(time));
         }
         let offset = text[3..].trim_start();
         let Some(sign) = offset.chars().next() else {
@@ -195,11 +200,26 @@ impl DateDomain {
         self.format.text(self.time(position))
     }
 
-    pub(super) fn values(&self, field: &Field, positions: Range<usize>) -> Result<ArrayRef> {
+    pub(super) fn values(
+        &self,
+        field: &Field,
+        mut positions: impl Iterator<Item = usize> + Clone,
+    ) -> Result<ArrayRef> {
         if field.data_type().is_temporal() {
-            let seconds = positions.map(|p| self.time(p).and_utc().timestamp());
+            let seconds = positions
+                .clone()
+                .map(|p| self.time(p).and_utc().timestamp());
             let seconds: ArrayRef = Arc::new(TimestampSecondArray::from_iter_values(seconds));
-            return Ok(cast(&seconds, field.data_type())?);
+            let values = cast(&seconds, field.data_type())?;
+            let too_far = (0..values.len()).find(|row| values.is_null(*row));
+            return match too_far.and_then(|row| positions.nth(row)) {
+                None => Ok(values),
+                Some(position) => plan_err!(
+                    "'{}' is not a value of type {}",
+                    self.text(position),
+                    field.data_type()
+                ),
+            };
         }
         let texts: StringArray = positions.map(|p| Some(self.text(p))).collect();
         typed(field, &texts)
@@ -286,6 +306,11 @@ mod tests {
             ("NOW*3DAYS,NOW", "'NOW*3DAYS' in the range"),
             ("2024-02-01,2024-01-01", "ends before it begins"),
             ("NOW,NOW-1DAY", "ends before it begins"),
+            ("NOW,2024-01-01", "ends before it begins"),
+            ("24-01-01,NOW", "'24-01-01' in the range"),
+            ("-0001-01-01,NOW", "'-0001-01-01' in the range"),
+            ("NOW-9000YEARS,NOW", "beyond the years 0 to 9999"),
+            ("NOW,NOW+4000000000DAYS", "beyond the years 0 to 9999"),
         ] {
             let error = DateProjection::try_new(format(), range)
                 .unwrap_err()

@@ -1,5 +1,6 @@
 //! The partitions of a projection that satisfy a predicate, one batch after another.
 
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -49,8 +50,14 @@ struct Prefixes {
     values: RecordBatch,
     /// For each column the places of the values in its domain.
     places: RecordBatch,
-    /// The next combination.
-    next: usize,
+    /// The next combination: a prefix, and the position of a value.
+    next: (usize, usize),
+}
+
+/// Each of some prefixes with each of some values, by their positions.
+struct Combinations {
+    parents: Range<usize>,
+    values: Range<usize>,
 }
 
 impl Expansion {
@@ -81,7 +88,7 @@ impl Expansion {
         let first = Prefixes {
             values: nothing.clone(),
             places: nothing,
-            next: 0,
+            next: (0, 0),
         };
         Ok(Self {
             catalog,
@@ -130,36 +137,38 @@ impl Expansion {
 
     /// The wanted ones among some combinations of the last prefixes with the values of column
     /// `depth`.
-    fn wanted(&self, depth: usize, combinations: Range<usize>) -> Result<Prefixes> {
+    fn wanted(&self, depth: usize, combinations: Combinations) -> Result<Prefixes> {
         let _timer = self.metrics.listing_time.timer();
         let Some(last) = self.prefixes.last() else {
             return internal_err!("no prefixes to combine");
         };
+        let Combinations {
+            parents,
+            values: range,
+        } = combinations;
         let spec = &self.catalog.spec;
         let column = &self.columns[depth];
-        let count = column.domain.len();
-        let (first_row, last_row) = (combinations.start / count, (combinations.end - 1) / count);
         let values = match &column.all {
-            Some(all) => concat(&vec![all.as_ref(); last_row + 1 - first_row])?,
+            Some(all) => concat(&vec![all.as_ref(); parents.len()])?,
             // Then they are all of one prefix.
-            None => {
-                let start = combinations.start % count;
-                column.values(&spec.fields()[depth], start..start + combinations.len())?
-            }
+            None => column.values(&spec.fields()[depth], range.clone())?,
         };
-        let parents = (first_row as u32..=last_row as u32)
-            .flat_map(|row| std::iter::repeat_n(row, count.min(combinations.len())));
-        let parents = UInt32Array::from_iter_values(parents);
-        let values = extend(&last.values, &parents, spec, vec![values])?;
+        let repeated = parents
+            .clone()
+            .flat_map(|row| iter::repeat_n(row as u32, range.len()));
+        let repeated = UInt32Array::from_iter_values(repeated);
+        let values = extend(&last.values, &repeated, spec, vec![values])?;
 
         let pruned = self.wanted.evaluate(&values)?;
         self.metrics.record_pruned(&pruned);
-        let kept: UInt64Array = (combinations.start as u64..combinations.end as u64)
+        let kept: UInt64Array = (0..values.num_rows() as u64)
             .zip(pruned.keep.values())
             .filter_map(|(combination, keep)| keep.then_some(combination))
             .collect();
-        let rows: UInt32Array = kept.unary(|combination| (combination / count as u64) as u32);
-        let places: UInt64Array = kept.unary(|c| column.place((c % count as u64) as usize) as u64);
+        let width = range.len() as u64;
+        let rows: UInt32Array = kept.unary(|c| (parents.start as u64 + c / width) as u32);
+        let places: UInt64Array =
+            kept.unary(|c| column.place(range.start + (c % width) as usize) as u64);
         let mut columns = take_arrays(last.places.columns(), &rows, None)?;
         columns.push(Arc::new(places));
         let fields = (0..=depth).map(|c| Field::new(c.to_string(), DataType::UInt64, false));
@@ -167,19 +176,19 @@ impl Expansion {
         let prefixes = Prefixes {
             values: filter_record_batch(&values, &pruned.keep)?,
             places: RecordBatch::try_new(schema.into(), columns)?,
-            next: 0,
+            next: (0, 0),
         };
         match &self.catalog.text_filter {
             None => Ok(prefixes),
-            Some(filter) => self.filter_by_text(prefixes, filter),
+            Some(filter) => self.filter_by_text(&prefixes, filter),
         }
     }
 
-    fn filter_by_text(&self, prefixes: Prefixes, filter: &PartitionPredicate) -> Result<Prefixes> {
+    fn filter_by_text(&self, prefixes: &Prefixes, filter: &PartitionPredicate) -> Result<Prefixes> {
         let rows = prefixes.values.num_rows();
         let texts = (0..prefixes.values.num_columns())
             .map(|column| {
-                let texts = (0..rows).map(|row| self.text(&prefixes, column, row).map(Some));
+                let texts = (0..rows).map(|row| self.text(prefixes, column, row).map(Some));
                 Ok(Arc::new(texts.collect::<Result<StringArray>>()?) as ArrayRef)
             })
             .collect::<Result<Vec<_>>>()?;
@@ -188,7 +197,7 @@ impl Expansion {
         Ok(Prefixes {
             values: filter_record_batch(&prefixes.values, &keep)?,
             places: filter_record_batch(&prefixes.places, &keep)?,
-            next: 0,
+            next: (0, 0),
         })
     }
 
@@ -222,19 +231,25 @@ impl Column {
 }
 
 impl Prefixes {
-    /// Combinations that have not been taken yet: of one prefix, or all of several ones. `None` when
-    /// all have been.
-    fn take_some(&mut self, values: usize) -> Option<Range<usize>> {
-        let start = self.next;
-        let all = self.values.num_rows().checked_mul(values)?;
-        if start >= all {
+    /// Combinations with `values` values that have not been taken yet: all of several prefixes, or
+    /// some of one. `None` when all have been.
+    fn take_some(&mut self, values: usize) -> Option<Combinations> {
+        let (parent, value) = self.next;
+        if values == 0 || parent >= self.values.num_rows() {
             return None;
         }
-        let end = match values <= AT_A_TIME {
-            true => start + values * (AT_A_TIME / values),
-            false => (start + AT_A_TIME).min((start / values + 1) * values),
+        if values <= AT_A_TIME {
+            let end = (parent + AT_A_TIME / values).min(self.values.num_rows());
+            self.next = (end, 0);
+            let (parents, values) = (parent..end, 0..values);
+            return Some(Combinations { parents, values });
+        }
+        let end = value.saturating_add(AT_A_TIME).min(values);
+        self.next = match end == values {
+            true => (parent + 1, 0),
+            false => (parent, end),
         };
-        self.next = end.min(all);
-        Some(start..self.next)
+        let (parents, values) = (parent..parent + 1, value..end);
+        Some(Combinations { parents, values })
     }
 }

@@ -1,8 +1,10 @@
 //! [`ProjectedLocations`]: where the partitions of a projection are.
 
+use std::borrow::Cow;
+
 use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
-use datafusion_partitioned_core::{PartitionLayout, PartitionSpec};
+use datafusion_partitioned_core::{PartitionLayout, PartitionSpec, unescape_path_name};
 use object_store::path::Path;
 
 use crate::data_file::url_of;
@@ -36,11 +38,12 @@ impl ProjectedLocations {
 
     /// Directories such as `s3://lake/${tenant}/${day}` (Athena: `storage.location.template`), or
     /// below `root` when the template has no scheme and no `/` in front. Values stand there as they
-    /// are written, nothing is escaped.
+    /// are written, nothing is escaped; of a URL the rest is decoded once.
     ///
     /// # Errors
     /// When a column of `spec` is missing or another one is named, when two columns have nothing in
-    /// between, and when the template is in another store than `root`.
+    /// between, when a level has no name or is a pattern, and when the template is in another store
+    /// than `root`.
     pub fn template(root: ListingTableUrl, template: &str, spec: &PartitionSpec) -> Result<Self> {
         Self::try_template(root, template, spec)
             .map_err(|error| error.context(format!("the location template '{template}'")))
@@ -49,7 +52,22 @@ impl ProjectedLocations {
     fn try_template(root: ListingTableUrl, template: &str, spec: &PartitionSpec) -> Result<Self> {
         let fixed = template.split("${").next().unwrap_or_default();
         let (base, rest) = template.split_at(fixed.rfind('/').map_or(0, |slash| slash + 1));
-        let base = match base.contains("://") || base.starts_with('/') {
+        let path = template.split_once("://").map(|(_, path)| path);
+        let is_url = path.is_some();
+        if path
+            .unwrap_or(template)
+            .trim_end_matches('/')
+            .contains("//")
+        {
+            return plan_err!("has an empty level; write one '/' between two names");
+        }
+        if is_url && template.contains(['?', '#', '*', '[']) || base.contains(['?', '*', '[']) {
+            return plan_err!(
+                "contains '?', '#', '*' or '[', which mean more than themselves; give a URL and \
+                 write %3F, %23, %2A and %5B"
+            );
+        }
+        let base = match is_url || base.starts_with('/') {
             true => {
                 let base = ListingTableUrl::parse(base)?;
                 if base.object_store() != root.object_store() {
@@ -67,7 +85,12 @@ impl ProjectedLocations {
         while !rest.is_empty() {
             let (text, behind) = rest.split_once("${").unwrap_or((rest, ""));
             if !text.is_empty() {
-                parts.push(Part::Text(text.to_owned()));
+                // As in the base, a URL is decoded once.
+                let fixed = match is_url {
+                    true => unescape_path_name(text),
+                    false => Cow::from(text),
+                };
+                parts.push(Part::Text(fixed.into_owned()));
             }
             if text.len() == rest.len() {
                 break;
@@ -180,6 +203,9 @@ mod tests {
             ("s3://lake/${a}/${b}", "1 %/2=%20"),
             ("s3://lake/x/y-${a}_${b}.d/z", "x/y-1 %_2=%20.d/z"),
             ("in/${a}-${b}", "t/in/1 %-2=%20"),
+            ("s3://lake/x%20y/${a}/z%20z/${b}", "x y/1 %/z z/2=%20"),
+            ("x%20y/${a}/z%20z/${b}", "t/x%20y/1 %/z%20z/2=%20"),
+            ("${a}/#?*[/${b}//", "t/1 %/#?*[/2=%20"),
             ("${a}/${b}/${a}", "t/1 %/2=%20/1 %"),
         ] {
             assert_eq!(location(template, ["1 %", "2=%20"]).unwrap(), expected);
@@ -209,6 +235,12 @@ mod tests {
             ),
             ("${a}${b}", "nothing between two columns"),
             ("${a}/${b", "without '}'"),
+            ("x//${a}/${b}", "has an empty level"),
+            ("s3://lake//${a}/${b}", "has an empty level"),
+            ("${a}//${b}", "has an empty level"),
+            ("s3://lake/x*/${a}/${b}", "write %3F, %23, %2A and %5B"),
+            ("s3://lake/${a}/${b}#1", "write %3F, %23, %2A and %5B"),
+            ("/x[1]/${a}/${b}", "write %3F, %23, %2A and %5B"),
             (
                 "s3://other/${a}/${b}",
                 "in another store than 's3://lake/t'",

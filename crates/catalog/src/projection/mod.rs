@@ -102,9 +102,9 @@ impl ProjectionCatalog {
                     let name = field.name();
                     plan_datafusion_err!(
                         "nothing says which values of the partition column '{name}' to read, whose \
-                         projection is 'injected'; add a condition {name} = .. or {name} IN (..), or \
-                         join it with the column of a table with at most \
-                         partitioned.dynamic_filter.max_keys values, written before this table"
+                         projection is 'injected'; add a condition {name} = .. or {name} IN (..) (with \
+                         partitioned.static_pruning on), or join it with the column of a table with at \
+                         most partitioned.dynamic_filter.max_keys values, written before this table"
                     )
                 })
             })
@@ -121,8 +121,9 @@ impl ProjectionCatalog {
         stream::once(async move {
             let expansion = Expansion::try_new(catalog, wanted, context.metrics, &is_reversed)?;
             let batches = stream::try_unfold(expansion, |mut expansion| async move {
-                // A long way without partitions must not keep others from running.
-                tokio::task::consume_budget().await;
+                // A long way with few files must not keep others from running, those included that
+                // read them for the same task: their budget is not to be consumed here.
+                tokio::task::yield_now().await;
                 let batch = expansion.step()?;
                 Ok(batch.map(|batch| (batch, expansion)))
             });
@@ -155,10 +156,8 @@ impl PartitionCatalog for ProjectionCatalog {
         order: &PartitionOrder,
         context: ListingContext,
     ) -> Option<BoxStream<'static, Result<PartitionBatch>>> {
-        let is_ordered = |column: usize| {
-            let data_type = self.spec.fields()[column].data_type();
-            self.columns[column].is_ordered(data_type)
-        };
+        let is_ordered =
+            |column: usize| self.columns[column].is_ordered(&self.spec.fields()[column]);
         let mut columns = order.columns().iter().enumerate();
         let is_known = columns.all(|(i, (column, _))| i == *column && is_ordered(i));
         let is_reversed = order.columns().iter().map(|(_, o)| o.descending).collect();

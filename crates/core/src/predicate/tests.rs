@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
-use datafusion::logical_expr::{Expr, col, lit, not};
+use datafusion::logical_expr::{Expr, cast, col, lit, not};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::SessionContext;
 
@@ -245,6 +245,15 @@ fn equalities_and_lists_name_candidates() {
         (year().eq(col("month")), None),
         (month(), None),
         (not(year().eq(lit(1))), None),
+        (year().is_null(), Some(vec![])),
+        (year().is_not_null(), None),
+        (
+            cast(year(), DataType::Int64).in_list(vec![lit(2024_i64), lit(1_i64 << 40)], false),
+            Some(vec![2024]),
+        ),
+        (cast(year(), DataType::Utf8).eq(lit("7")), Some(vec![7])),
+        (cast(year(), DataType::Float32).eq(lit(7_f32)), None),
+        (cast(year(), DataType::Boolean).eq(lit(true)), None),
     ] {
         assert_eq!(listed(&predicate(expr.clone())), expected, "{expr}");
     }
