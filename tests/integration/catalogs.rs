@@ -1,19 +1,15 @@
 //! Every form of a condition with every catalog: nothing is asked for beyond what survives.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::ScalarValue;
-use datafusion::datasource::file_format::csv::CsvFormat;
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::physical_plan::ExecutionPlanProperties;
-use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, PartitionValues};
-use datafusion_partitioned::table::PartitionedTableProvider;
+use datafusion_partitioned::core::{MemoryCatalog, PartitionSpec};
 use datafusion_partitioned_test_utils::RequestKind;
 use insta::assert_snapshot;
 
-use crate::common::Fixture;
+use crate::common::{Fixture, partition};
 
 const COLUMNS: &str = "id BIGINT, year INT, month INT, town TEXT";
 
@@ -48,23 +44,14 @@ async fn fixture(catalog: &str) -> Fixture {
                     ScalarValue::from(month as i32),
                     ScalarValue::from(town),
                 ];
-                let values = PartitionValues::try_new(&spec, values).unwrap();
-                partitions.push(Partition::new(values, location.as_str().into()));
+                partitions.push(partition(&spec, values, &location));
             }
         }
     }
     match catalog {
         "memory" => {
             let catalog = MemoryCatalog::try_new(spec, &partitions).unwrap();
-            let root = ListingTableUrl::parse(fixture.lake.location("")).unwrap();
-            let table = PartitionedTableProvider::try_new(
-                Arc::new(catalog),
-                Arc::new(CsvFormat::default().with_has_header(true)),
-                root.object_store(),
-                Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)])),
-            );
-            let table = Arc::new(table.unwrap());
-            fixture.ctx.register_table("t", table).unwrap();
+            fixture.register_csv("t", catalog);
         }
         directories => {
             let options = match directories {

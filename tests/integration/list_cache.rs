@@ -3,23 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, ScalarValue};
-use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::catalog::ListingCache;
-use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, PartitionValues};
+use datafusion_partitioned::core::{MemoryCatalog, PartitionSpec};
 use datafusion_partitioned::prelude::*;
-use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::{
     Fault, FaultyStore, Gate, RequestKind, scan_metric, sorted_rows,
 };
 use insta::assert_snapshot;
-use object_store::path::Path;
 
-use crate::common::{Fixture, csv_tree};
+use crate::common::{Fixture, csv_tree, partition};
 
 const ALL: &str = "SELECT id, p, q FROM t";
 const ONE: &str = "SELECT id FROM t WHERE p = 2 AND q = 'b'";
@@ -420,19 +417,9 @@ async fn files_that_a_reader_looks_for_are_remembered_too() {
     let fixture = fixture().await;
     let field = Field::new("p", DataType::Int32, true);
     let spec = PartitionSpec::try_new(vec![field]).unwrap();
-    let partitions = [1, 2].map(|p| {
-        let values = PartitionValues::try_new(&spec, vec![ScalarValue::from(p)]).unwrap();
-        Partition::new(values, Path::from(format!("t/p={p}")))
-    });
+    let partitions = [1, 2].map(|p| partition(&spec, [ScalarValue::from(p)], &format!("t/p={p}")));
     let catalog = MemoryCatalog::try_new(spec, &partitions).unwrap();
-    let format = CsvFormat::default().with_has_header(true);
-    let ids = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
-    let store = url(&fixture, "").object_store();
-    let table = PartitionedTableProvider::try_new(Arc::new(catalog), Arc::new(format), store, ids);
-    fixture
-        .ctx
-        .register_table("m", Arc::new(table.unwrap()))
-        .unwrap();
+    fixture.register_csv("m", catalog);
     for requests in ["LIST /t/p=2/", ""] {
         let rows = fixture.rows("SELECT id FROM m WHERE p = 2").await;
         assert_eq!(rows, ["2", "2"]);

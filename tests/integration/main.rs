@@ -3,6 +3,7 @@
 mod catalogs;
 mod common;
 
+mod compression;
 mod csv_by_name;
 mod differential;
 mod dynamic_filter;
@@ -10,12 +11,14 @@ mod errors;
 mod execution;
 mod field_cases;
 mod formats;
+mod known_counts;
 mod layouts;
 mod list_cache;
 mod listing;
 mod metadata_answers;
 mod metadata_columns;
 mod order;
+mod order_limits;
 mod parse_path;
 mod projected_types;
 mod projection;
@@ -27,3 +30,4 @@ mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;
+mod type_evolution;

@@ -4,30 +4,18 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
-use datafusion::common::ScalarValue;
-use datafusion::datasource::file_format::FileFormat;
-use datafusion::datasource::file_format::csv::CsvFormat;
-use datafusion::datasource::file_format::parquet::ParquetFormat;
-use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::prelude::SessionConfig;
-use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, PartitionValues};
-use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::{FileKind, RequestKind, scan_metric, sorted_rows};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
-use crate::common::Fixture;
+use crate::common::{Fixture, NULL, property_config, random_files, random_table};
 
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
-const SWITCH: &str = "partitioned.metadata_answers";
+pub(crate) const SWITCH: &str = "partitioned.metadata_answers";
 
-fn with_streams(streams: usize) -> Fixture {
-    Fixture::with_config(SessionConfig::new().with_target_partitions(streams))
-}
-
-fn ids(rows: i64) -> RecordBatch {
+/// Rows of the column `id`.
+pub(crate) fn ids(rows: i64) -> RecordBatch {
     let schema = Schema::new(vec![Field::new("id", DataType::Int64, true)]);
     let column = Arc::new((0..rows).collect::<Int64Array>());
     RecordBatch::try_new(Arc::new(schema), vec![column]).unwrap()
@@ -36,7 +24,7 @@ fn ids(rows: i64) -> RecordBatch {
 /// Partitions of Parquet files: (2023, 1), (2023, 12), (2024, 1), (2024, NULL), (NULL, 3), and around
 /// them directories and files without rows that would be the smallest and the largest.
 async fn odd_lake(streams: usize) -> Fixture {
-    let fixture = with_streams(streams);
+    let fixture = Fixture::with_streams(streams);
     let put = |key: String, rows: i64| {
         let fixture = &fixture;
         async move {
@@ -71,41 +59,10 @@ async fn odd_lake(streams: usize) -> Fixture {
         .put_text("t/year=2033/_tmp/a.parquet", "PAR1")
         .await
         .unwrap();
-    let sql = format!(
-        "CREATE EXTERNAL TABLE t (id BIGINT, year INT, month INT) STORED AS PARQUET \
-         PARTITIONED BY (year, month) LOCATION '{}' OPTIONS ('connector' 'filesystem')",
-        fixture.lake.location("t/")
-    );
-    fixture.run(&sql).await.unwrap();
-    fixture.requests.clear();
+    let columns = "id BIGINT, year INT, month INT";
+    let declared = fixture.declare(columns, "PARQUET", "year, month", "");
+    declared.await.unwrap();
     fixture
-}
-
-/// A table `t` of a catalog that knows the number of rows of some partitions, where no file exists.
-fn register_counted(
-    fixture: &Fixture,
-    format: Arc<dyn FileFormat>,
-    partitions: &[(Option<i32>, &str, usize)],
-) {
-    let spec = PartitionSpec::try_new([Field::new("p", DataType::Int32, true)]).unwrap();
-    let partitions: Vec<Partition> = partitions
-        .iter()
-        .map(|(p, location, rows)| {
-            let values = PartitionValues::try_new(&spec, vec![ScalarValue::Int32(*p)]).unwrap();
-            Partition::new(values, (*location).into()).with_rows(*rows)
-        })
-        .collect();
-    let catalog = MemoryCatalog::try_new(spec, &partitions).unwrap();
-    let table = PartitionedTableProvider::try_new(
-        Arc::new(catalog),
-        format,
-        ObjectStoreUrl::parse("memory://lake/").unwrap(),
-        ids(0).schema(),
-    );
-    fixture
-        .ctx
-        .register_table("t", Arc::new(table.unwrap()))
-        .unwrap();
 }
 
 #[tokio::test]
@@ -261,7 +218,7 @@ async fn the_largest_value_is_proven_by_one_file() {
 
 #[tokio::test]
 async fn ten_thousand_partitions_open_one_file_for_each_value() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     for p in 0..10_000_i64 {
         let key = format!("t/p={p}/q={}/f.csv", p % 7);
         fixture.put_ids(&key, &[p, p]).await;
@@ -295,7 +252,7 @@ async fn ten_thousand_partitions_open_one_file_for_each_value() {
 
 #[tokio::test]
 async fn the_newest_partition_is_opened_first_and_its_files_are_listed_alone() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     for p in 0..300_i64 {
         for file in 0..3 {
             fixture.put_ids(&format!("t/p={p}/{file}.csv"), &[p]).await;
@@ -312,7 +269,7 @@ async fn the_newest_partition_is_opened_first_and_its_files_are_listed_alone() {
 
 #[tokio::test]
 async fn counts_of_parquet_files_read_their_footers_only() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     let rows = ids(200_000);
     for p in 1..=3 {
         let key = format!("t/p={p}/f.parquet");
@@ -322,12 +279,8 @@ async fn counts_of_parquet_files_read_their_footers_only() {
             .await
             .unwrap();
     }
-    let sql = format!(
-        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS PARQUET PARTITIONED BY (p) \
-         LOCATION '{}' OPTIONS ('connector' 'filesystem')",
-        fixture.lake.location("t/")
-    );
-    fixture.run(&sql).await.unwrap();
+    let declared = fixture.declare("id BIGINT, p INT", "PARQUET", "p", "");
+    declared.await.unwrap();
     for (sql, expected) in [
         ("SELECT count(*) FROM t", vec!["600000"]),
         (
@@ -347,132 +300,9 @@ async fn counts_of_parquet_files_read_their_footers_only() {
 }
 
 #[tokio::test]
-async fn known_row_counts_open_nothing() {
-    let fixture = with_streams(3);
-    register_counted(
-        &fixture,
-        Arc::new(CsvFormat::default()),
-        &[
-            (Some(1), "none/1", 20_000),
-            (None, "none/2", 1),
-            (Some(3), "none/3", 5),
-            (Some(3), "none/4", 6),
-        ],
-    );
-    for (sql, expected) in [
-        (
-            "SELECT count(*), count(p), sum(p), max(p) FROM t",
-            vec!["20012 | 20011 | 20033 | 3"],
-        ),
-        (
-            "SELECT p, count(*) FROM t GROUP BY p",
-            vec!["1 | 20000", "3 | 11", "<null> | 1"],
-        ),
-        ("SELECT max(p), min(p) FROM t", vec!["3 | 1"]),
-        ("SELECT DISTINCT p + 1 FROM t", vec!["2", "4", "<null>"]),
-        (
-            "SELECT count(*) FROM t WHERE p IS NULL OR p > 2",
-            vec!["12"],
-        ),
-        (
-            "SELECT p FROM t WHERE p > 1 ORDER BY p DESC LIMIT 3",
-            vec!["3", "3", "3"],
-        ),
-        ("SELECT 'x' FROM t WHERE p = 3 LIMIT 2", vec!["x", "x"]),
-    ] {
-        assert_eq!(fixture.rows(sql).await, expected, "{sql}");
-        assert_eq!(fixture.take_requests(), "", "{sql}");
-    }
-    // There is nothing where the catalog points to: what opens it sees no row.
-    assert_eq!(fixture.rows("SELECT count(id) FROM t").await, ["0"]);
-    assert_eq!(
-        fixture.rows("SELECT count(*) FROM t WHERE id > 0").await,
-        ["0"]
-    );
-    fixture.set(SWITCH, false).await;
-    assert_eq!(
-        fixture.rows("SELECT count(*), max(p) FROM t").await,
-        ["0 | <null>"]
-    );
-}
-
-#[tokio::test]
-async fn a_row_count_of_zero_is_no_knowledge() {
-    let fixture = with_streams(2);
-    fixture.put_ids("real/1/f.csv", &[1, 2, 3]).await;
-    fixture.put_ids("real/2/f.csv", &[]).await;
-    register_counted(
-        &fixture,
-        Arc::new(CsvFormat::default()),
-        &[
-            (Some(1), "real/1", 0),
-            (Some(2), "real/2", 0),
-            (Some(0), "none/3", 7),
-        ],
-    );
-    for on in [true, false] {
-        fixture.set(SWITCH, on).await;
-        assert_eq!(fixture.rows("SELECT max(p) FROM t").await, ["1"]);
-        assert_eq!(
-            fixture.rows("SELECT count(*) FROM t WHERE p > 0").await,
-            ["3"]
-        );
-    }
-    fixture.set(SWITCH, true).await;
-    assert_eq!(
-        fixture.rows("SELECT p, count(*) FROM t GROUP BY p").await,
-        ["0 | 7", "1 | 3"]
-    );
-    assert_eq!(
-        fixture
-            .ordered_rows("SELECT p FROM t ORDER BY p DESC")
-            .await
-            .concat(),
-        "1110000000"
-    );
-}
-
-#[tokio::test]
-async fn a_filter_in_the_reader_outweighs_a_row_count() {
-    let mut config = SessionConfig::new().with_target_partitions(2);
-    config.options_mut().execution.parquet.pushdown_filters = true;
-    let fixture = Fixture::with_config(config);
-    fixture
-        .lake
-        .put("real/1/f.parquet", FileKind::Parquet, &ids(10))
-        .await
-        .unwrap();
-    register_counted(
-        &fixture,
-        Arc::new(ParquetFormat::default()),
-        &[(Some(1), "real/1", 10)],
-    );
-    assert_eq!(fixture.rows("SELECT count(*) FROM t").await, ["10"]);
-    assert_eq!(
-        fixture.rows("SELECT count(*) FROM t WHERE id < 4").await,
-        ["4"]
-    );
-    assert_eq!(
-        fixture.rows("SELECT max(p) FROM t WHERE id > 40").await,
-        ["<null>"]
-    );
-    assert_eq!(
-        fixture
-            .rows("SELECT DISTINCT p FROM t WHERE id > 40")
-            .await
-            .len(),
-        0
-    );
-    assert_eq!(
-        fixture.rows("SELECT DISTINCT p FROM t WHERE id < 4").await,
-        ["1"]
-    );
-}
-
-#[tokio::test]
 async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
     // DataFusion forgets about `b` as long as it has been NULL, and drops what could change it.
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     for p in 100..160 {
         let q = if p < 130 {
             NULL.to_owned()
@@ -486,12 +316,8 @@ async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
             .await
             .unwrap();
     }
-    let sql = format!(
-        "CREATE EXTERNAL TABLE t (id BIGINT, p INT, q INT) STORED AS PARQUET \
-         PARTITIONED BY (p, q) LOCATION '{}' OPTIONS ('connector' 'filesystem')",
-        fixture.lake.location("t/")
-    );
-    fixture.run(&sql).await.unwrap();
+    let declared = fixture.declare("id BIGINT, p INT, q INT", "PARQUET", "p, q", "");
+    declared.await.unwrap();
     fixture.set(SWITCH, false).await;
     for (sql, expected) in [
         ("SELECT min(p), max(q) FROM t", "100 | 159"),
@@ -504,7 +330,7 @@ async fn an_aggregate_that_drops_rows_it_needs_is_not_believed() {
 
 #[tokio::test]
 async fn options_of_the_table_count_for_what_is_read() {
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     for p in 1..=9 {
         fixture.put_ids(&format!("t/p={p}/new.csv"), &[p]).await;
     }
@@ -571,11 +397,7 @@ async fn plans_are_prepared_and_executed_again() {
 /// Random partitions, many of them without rows, and random aggregates.
 #[test]
 fn random_aggregates_are_those_of_all_rows() {
-    let mut config = Config::with_cases(40);
-    config.failure_persistence = None;
-    config.rng_seed = RngSeed::Fixed(5);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let partitions = proptest::collection::vec((0..5_i64, 0..3_i64, 0..3_usize), 0..12);
     let aggregate = proptest::sample::select(vec![
         "max(p)",
         "min(q)",
@@ -592,36 +414,18 @@ fn random_aggregates_are_those_of_all_rows() {
     let filter =
         proptest::sample::select(vec!["true", "p > 1", "q IS NOT NULL", "p <> q", "id > 0"]);
     let strategy = (
-        partitions,
+        random_files(),
         aggregate,
         group,
         filter,
         1..5_usize,
         any::<[bool; 3]>(),
     );
-    let outcome = TestRunner::new(config).run(
+    let outcome = TestRunner::new(property_config(40)).run(
         &strategy,
-        |(partitions, aggregate, group, filter, streams, [stealing, ordered, outer])| {
+        |(files, aggregate, group, filter, streams, [stealing, ordered, outer])| {
             runtime.block_on(async {
-                let fixture = with_streams(streams);
-                for (file, (p, q, rows)) in partitions.into_iter().enumerate() {
-                    let q = if q == 2 {
-                        NULL.to_owned()
-                    } else {
-                        q.to_string()
-                    };
-                    let ids: Vec<i64> = (0..rows as i64).collect();
-                    fixture
-                        .put_ids(&format!("t/p={p}/q={q}/{file}.csv"), &ids)
-                        .await;
-                }
-                fixture.create("t", "p INT, q INT").await;
-                fixture
-                    .set(
-                        "datafusion.execution.enable_file_stream_work_stealing",
-                        stealing,
-                    )
-                    .await;
+                let fixture = random_table(&files, streams, stealing).await;
                 fixture.set("partitioned.ordered_scan", ordered).await;
                 let group_by = if group.is_empty() {
                     String::new()

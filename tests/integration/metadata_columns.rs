@@ -4,13 +4,13 @@
 use datafusion::prelude::SessionConfig;
 use datafusion_partitioned_test_utils::{FileKind, scan_metric};
 
-use crate::common::{Fixture, modes};
+use crate::common::{Fixture, NULL, modes};
 
 const ALL: &str = "'metadata.columns' 'file.path, file.name, file.size, file.modification-time'";
 
 async fn lake(kind: FileKind, config: SessionConfig) -> Fixture {
     let fixture = Fixture::with_config(config);
-    for (p, name) in [("1", "a"), ("1", "b"), ("__HIVE_DEFAULT_PARTITION__", "a")] {
+    for (p, name) in [("1", "a"), ("1", "b"), (NULL, "a")] {
         let key = format!("t/p={p}/{name}.{}", kind.extension());
         fixture
             .put_query(
@@ -21,7 +21,7 @@ async fn lake(kind: FileKind, config: SessionConfig) -> Fixture {
             .await;
     }
     fixture
-        .declare("id BIGINT, p INT", &kind.to_string(), "p", ALL)
+        .declare("id BIGINT, p INT", kind, "p", ALL)
         .await
         .unwrap();
     fixture
@@ -29,14 +29,7 @@ async fn lake(kind: FileKind, config: SessionConfig) -> Fixture {
 
 #[tokio::test]
 async fn every_format_has_them_in_every_mode() {
-    for kind in [
-        FileKind::Parquet,
-        FileKind::Csv,
-        FileKind::Json,
-        FileKind::Arrow,
-        FileKind::ArrowStream,
-        FileKind::Avro,
-    ] {
+    for kind in FileKind::ALL {
         for config in modes() {
             let fixture = lake(kind, config).await;
             let e = kind.extension();

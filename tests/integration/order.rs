@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use datafusion::prelude::SessionConfig;
-use datafusion_partitioned_test_utils::{FileKind, scan_metric};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 
-use crate::common::{Fixture, csv_tree};
-
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
-
-fn with_streams(streams: usize) -> Fixture {
-    Fixture::with_config(SessionConfig::new().with_target_partitions(streams))
-}
+use crate::common::{Fixture, NULL, csv_tree, property_config, random_files, random_table};
 
 /// Three years of three months with two rows each, and a NULL on both levels.
-async fn months(streams: usize) -> Fixture {
-    let fixture = with_streams(streams);
+pub(crate) async fn months(streams: usize) -> Fixture {
+    let fixture = Fixture::with_streams(streams);
     for year in [2022, 2023, 2024] {
         for month in [1, 2, 10] {
             let id = year * 100 + month;
@@ -34,7 +26,7 @@ async fn months(streams: usize) -> Fixture {
 }
 
 /// Days from 1 on, each with one file of `rows` rows.
-async fn days(fixture: &Fixture, days: i64, rows: i64) {
+pub(crate) async fn days(fixture: &Fixture, days: i64, rows: i64) {
     for day in 1..=days {
         let ids: Vec<i64> = (0..rows).map(|row| day * 1000 + row).collect();
         fixture.put_ids(&format!("t/day={day}/f.csv"), &ids).await;
@@ -119,79 +111,6 @@ async fn every_direction_and_place_of_null_in_every_mode() {
 }
 
 #[tokio::test]
-async fn a_limit_lists_and_opens_the_first_partitions_only() {
-    let fixture = with_streams(3);
-    days(&fixture, 100, 4).await;
-    let sql = "SELECT day, id FROM t ORDER BY day DESC LIMIT 6";
-    let rows = fixture.ordered_rows(sql).await;
-    assert_eq!(rows.len(), 6);
-    assert!(rows[..4].iter().all(|row| row.starts_with("100 |")));
-    assert!(rows[4..].iter().all(|row| row.starts_with("99 |")));
-    insta::assert_snapshot!(fixture.take_requests(), @r"
-    GET /t/day=100/f.csv
-    GET /t/day=99/f.csv
-    LIST /t/ (delimiter)
-    LIST /t/day=100/
-    LIST /t/day=99/
-    ");
-}
-
-#[tokio::test]
-async fn a_limit_goes_past_empty_directories_and_files() {
-    let fixture = with_streams(2);
-    days(&fixture, 20, 1).await;
-    for day in 30..50 {
-        let key = format!("t/day={day}/_SUCCESS");
-        fixture.lake.put_text(&key, "x").await.unwrap();
-    }
-    for day in 50..60 {
-        fixture.put_ids(&format!("t/day={day}/f.csv"), &[]).await;
-    }
-    fixture.lake.put_text("t/day=99/f.csv", "").await.unwrap();
-    fixture
-        .lake
-        .put_text("t/_tmp/day=98/f.csv", "id\n1\n")
-        .await
-        .unwrap();
-    fixture.lake.put_text("t/docs/x", "").await.unwrap();
-    let sql = "SELECT day FROM t ORDER BY day DESC LIMIT 2";
-    fixture.take_requests();
-    assert_eq!(fixture.ordered_rows(sql).await, ["20", "19"]);
-    assert!(fixture.requests.mentioning("day=3/").is_empty());
-    assert_eq!(fixture.requests.mentioning("day=18/f.csv").len(), 0);
-    // A directory with data that is no partition is an error here too.
-    fixture.put_ids("t/day=oops/f.csv", &[1]).await;
-    assert!(fixture.error(sql).await.contains("'oops'"));
-}
-
-#[tokio::test]
-async fn levels_with_few_directories_are_walked_by_name() {
-    let fixture = months(3).await;
-    let sql = "SELECT id FROM t ORDER BY year DESC NULLS LAST, month DESC NULLS LAST LIMIT 1";
-    fixture.take_requests();
-    fixture.rows(sql).await;
-    insta::assert_snapshot!(fixture.take_requests(), @r"
-    GET /t/year=2024/month=10/f.csv
-    LIST /t/ (delimiter)
-    LIST /t/year=2022/ (delimiter)
-    LIST /t/year=2023/ (delimiter)
-    LIST /t/year=2024/ (delimiter)
-    LIST /t/year=2024/month=10/
-    LIST /t/year=__HIVE_DEFAULT_PARTITION__/ (delimiter)
-    ");
-    // More directories on a level than requests in flight: one flat listing below each.
-    fixture.set("partitioned.list_concurrency", 1).await;
-    let (rows, plan) = fixture.analyze(sql).await;
-    assert_eq!(rows.len(), 1);
-    assert_eq!(scan_metric(&plan, "partitions_scanned"), 1);
-    insta::assert_snapshot!(fixture.take_requests(), @r"
-    GET /t/year=2024/month=10/f.csv
-    LIST /t/
-    LIST /t/ (delimiter)
-    ");
-}
-
-#[tokio::test]
 async fn local_directories_are_read_in_order() {
     let tree = csv_tree(&[
         ("t/p=1/q=b%20c", &[1]),
@@ -200,7 +119,7 @@ async fn local_directories_are_read_in_order() {
         ("t/p=__HIVE_DEFAULT_PARTITION__/q=a", &[3]),
         ("t/.hidden/q=a", &[4]),
     ]);
-    let fixture = with_streams(2);
+    let fixture = Fixture::with_streams(2);
     let sql = format!(
         "CREATE EXTERNAL TABLE t (id BIGINT, p INT, q TEXT) STORED AS CSV PARTITIONED BY (p, q) \
          LOCATION '{}/' OPTIONS ('connector' 'filesystem')",
@@ -224,80 +143,8 @@ async fn local_directories_are_read_in_order() {
 }
 
 #[tokio::test]
-async fn a_limit_stays_above_a_filter_on_file_columns() {
-    let fixture = with_streams(3);
-    days(&fixture, 30, 3).await;
-    for (filter, expected) in [
-        ("id % 1000 = 2", "30"),
-        ("id < 5000", "4"),
-        ("id % 7000 = 0", "28"),
-    ] {
-        let sql = format!("SELECT day FROM t WHERE {filter} ORDER BY day DESC LIMIT 1");
-        assert_eq!(fixture.rows(&sql).await, [expected], "{filter}");
-    }
-    let sql = "SELECT day FROM t WHERE day < 7 ORDER BY day DESC LIMIT 4";
-    assert_eq!(fixture.ordered_rows(sql).await, ["6", "6", "6", "5"]);
-}
-
-/// DataFusion offers a scan the filters of joins and sorts above, also when the limit of an ordered
-/// subquery is in the scan.
-#[tokio::test]
-async fn a_filter_known_at_run_time_stays_above_a_limit() {
-    for streams in [1, 3] {
-        for pushdown in [false, true] {
-            let mut config = SessionConfig::new().with_target_partitions(streams);
-            config.options_mut().execution.parquet.pushdown_filters = pushdown;
-            // The subquery is the probe side.
-            config.options_mut().optimizer.join_reordering = false;
-            let fixture = Fixture::with_config(config);
-            for (day, id) in [(1, 50), (2, 60), (3, 40), (4, 1), (5, 3)] {
-                let sql = format!("SELECT * FROM (VALUES ({id}), ({id} + 1)) v(id)");
-                let key = format!("t/day={day}/f.parquet");
-                fixture.put_query(&key, FileKind::Parquet, &sql).await;
-            }
-            let declared = fixture.declare("id BIGINT, day INT", "PARQUET", "day", "");
-            declared.await.unwrap();
-            let first = "(SELECT id, day FROM t ORDER BY day LIMIT 6)";
-            for (sql, expected) in [
-                (
-                    "SELECT x.id FROM (VALUES (41), (1), (4)) v(k) JOIN $first x ON x.id = k",
-                    vec!["41"],
-                ),
-                (
-                    "SELECT x.id FROM (VALUES (41), (1)) v(k) RIGHT SEMI JOIN $first x ON x.id = k",
-                    vec!["41"],
-                ),
-                (
-                    "SELECT id FROM $first ORDER BY id LIMIT 2",
-                    vec!["40", "41"],
-                ),
-                ("SELECT min(id) FROM $first", vec!["40"]),
-            ] {
-                let sql = sql.replace("$first", first);
-                assert_eq!(fixture.rows(&sql).await, expected, "{sql}, {streams}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn an_order_that_goes_on_with_file_columns_reads_few_partitions_for_a_limit() {
-    let fixture = with_streams(2);
-    days(&fixture, 100, 4).await;
-    let sql = "SELECT day, id FROM t ORDER BY day DESC, id DESC LIMIT 3";
-    assert_eq!(
-        fixture.ordered_rows(sql).await,
-        ["100 | 100003", "100 | 100002", "100 | 100001"]
-    );
-    fixture.take_requests();
-    fixture.rows(sql).await;
-    let opened = fixture.requests.mentioning("f.csv").len();
-    assert!(opened <= 80, "{opened} files were opened for three rows");
-}
-
-#[tokio::test]
 async fn joins_unions_and_subqueries_above_an_order() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 10, 2).await;
     let union = "SELECT day FROM (SELECT day FROM t UNION ALL SELECT day + 100 FROM t) \
                  ORDER BY day DESC LIMIT 3";
@@ -311,7 +158,7 @@ async fn joins_unions_and_subqueries_above_an_order() {
 
 #[tokio::test]
 async fn a_plan_is_executed_again_and_a_reader_stops_early() {
-    let fixture = with_streams(3);
+    let fixture = Fixture::with_streams(3);
     days(&fixture, 50, 2).await;
     let plan = fixture
         .plan("SELECT day FROM t ORDER BY day DESC LIMIT 3")
@@ -387,7 +234,7 @@ async fn ordered_scans_spare_group_by_and_windows_a_sort() {
 #[tokio::test]
 async fn zero_is_one_group_in_an_ordered_scan() {
     for streams in [1, 3] {
-        let fixture = with_streams(streams);
+        let fixture = Fixture::with_streams(streams);
         for (directory, id) in [
             ("p=-0.0/q=1", 1),
             ("p=-0.0/q=2", 2),
@@ -417,7 +264,7 @@ async fn zero_is_one_group_in_an_ordered_scan() {
 
 #[tokio::test]
 async fn large_partitions_are_split_and_small_ones_share_a_unit() {
-    let fixture = with_streams(4);
+    let fixture = Fixture::with_streams(4);
     fixture
         .set("datafusion.optimizer.repartition_file_min_size", 1024)
         .await;
@@ -438,37 +285,15 @@ async fn large_partitions_are_split_and_small_ones_share_a_unit() {
 /// Random partitions and orders give what a sort gives.
 #[test]
 fn random_orders_are_those_of_a_sort() {
-    let mut config = Config::with_cases(30);
-    config.failure_persistence = None;
-    config.rng_seed = RngSeed::Fixed(3);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let partitions = proptest::collection::vec((0..4_i64, 0..4_i64, 0..4_usize), 0..12);
     let order = proptest::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 1..3);
     let limit = prop_oneof![Just(None), (0..9_usize).prop_map(Some)];
-    let strategy = (partitions, order, limit, 1..5_usize, any::<bool>());
-    let outcome = TestRunner::new(config).run(
+    let strategy = (random_files(), order, limit, 1..5_usize, any::<bool>());
+    let outcome = TestRunner::new(property_config(30)).run(
         &strategy,
-        |(partitions, order, limit, streams, stealing)| {
+        |(files, order, limit, streams, stealing)| {
             runtime.block_on(async {
-                let fixture = with_streams(streams);
-                for (file, (p, q, rows)) in partitions.into_iter().enumerate() {
-                    let p = if p == 3 {
-                        NULL.to_owned()
-                    } else {
-                        p.to_string()
-                    };
-                    let ids: Vec<i64> = (0..rows as i64).collect();
-                    fixture
-                        .put_ids(&format!("t/p={p}/q={q}/{file}.csv"), &ids)
-                        .await;
-                }
-                fixture.create("t", "p INT, q INT").await;
-                fixture
-                    .set(
-                        "datafusion.execution.enable_file_stream_work_stealing",
-                        stealing,
-                    )
-                    .await;
+                let fixture = random_table(&files, streams, stealing).await;
                 let columns: Vec<String> = order
                     .iter()
                     .map(|(q, descending, nulls_first)| {

@@ -6,11 +6,10 @@ use datafusion::arrow::array::{Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionSpec, PartitionValues};
-use datafusion_partitioned::table::PartitionedTableProvider;
+use datafusion_partitioned::core::{MemoryCatalog, PartitionSpec};
 use datafusion_partitioned_test_utils::{FileKind, scan_metric};
 
-use crate::common::Fixture;
+use crate::common::{Fixture, partition};
 
 async fn two_levels() -> Fixture {
     let fixture = Fixture::new();
@@ -95,7 +94,7 @@ async fn a_default_name_of_ones_own() {
 
 #[tokio::test]
 async fn a_limit_returns_that_many_rows_and_stops_reading() {
-    let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(1));
+    let fixture = Fixture::with_streams(1);
     for p in 0..200 {
         fixture.put_ids(&format!("t/p={p}/f.csv"), &[p, p]).await;
     }
@@ -241,21 +240,11 @@ async fn partitions_of_a_memory_catalog_have_locations_of_their_own() {
     let fixture = Fixture::new();
     fixture.put_ids("archive/old/f.csv", &[1]).await;
     fixture.put_ids("elsewhere/new/f.csv", &[2, 3]).await;
-    fixture.create("csv", "unused INT").await;
     let spec = PartitionSpec::try_new([Field::new("p", DataType::Int32, true)]).unwrap();
-    let partition = |p: i32, location: &str| {
-        let values = PartitionValues::try_new(&spec, vec![p.into()]).unwrap();
-        Partition::new(values, location.into())
-    };
-    let partitions = [partition(1, "archive/old"), partition(2, "elsewhere/new")];
-    let catalog = MemoryCatalog::try_new(spec.clone(), &partitions).unwrap();
-    let format =
-        datafusion::datasource::file_format::csv::CsvFormat::default().with_has_header(true);
-    let schema = Arc::new(Schema::new(vec![Field::new("id", DataType::Int64, true)]));
-    let url = datafusion::execution::object_store::ObjectStoreUrl::parse("memory://lake/").unwrap();
-    let table = PartitionedTableProvider::try_new(Arc::new(catalog), Arc::new(format), url, schema)
-        .unwrap();
-    fixture.ctx.register_table("t", Arc::new(table)).unwrap();
+    let partitions = [(1, "archive/old"), (2, "elsewhere/new")]
+        .map(|(p, location): (i32, _)| partition(&spec, [p.into()], location));
+    let catalog = MemoryCatalog::try_new(spec, &partitions).unwrap();
+    fixture.register_csv("t", catalog);
     assert_eq!(
         fixture.rows("SELECT id, p FROM t").await,
         ["1 | 1", "2 | 2", "3 | 2"]
@@ -426,7 +415,7 @@ async fn json_files_are_read_and_a_column_of_theirs_does_not_count() {
 
 #[tokio::test]
 async fn batches_have_the_schema_of_the_plan() {
-    let fixture = Fixture::with_config(SessionConfig::new().with_target_partitions(4));
+    let fixture = Fixture::with_streams(4);
     for p in ["1", "5", "__HIVE_DEFAULT_PARTITION__", "9"] {
         fixture.put_ids(&format!("t/p={p}/f.csv"), &[1, 2]).await;
     }

@@ -173,6 +173,17 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Parquet,
+        Self::Csv,
+        Self::Tsv,
+        Self::Json,
+        Self::Arrow,
+        Self::ArrowStream,
+        Self::Avro,
+    ];
+
     /// The ending of its file names, without the dot.
     pub fn extension(self) -> &'static str {
         match self {

@@ -370,15 +370,12 @@ async fn lay_14_overlapping_locations_are_refused() {
 #[tokio::test]
 async fn lay_14_overlapping_partitions_of_a_catalog_are_refused() {
     use datafusion::arrow::datatypes::{DataType, Field};
-    use datafusion_partitioned::core::{
-        MemoryCatalog, Partition, PartitionBatch, PartitionSpec, PartitionValues,
-    };
+    use datafusion_partitioned::core::{MemoryCatalog, Partition, PartitionBatch, PartitionSpec};
+
+    use crate::common::partition;
 
     let spec = PartitionSpec::try_new([Field::new("p", DataType::Int32, true)]).unwrap();
-    let partition = |p: i32, location: &str| {
-        let values = PartitionValues::try_new(&spec, vec![p.into()]).unwrap();
-        Partition::new(values, location.into())
-    };
+    let partition = |p: i32, location: &str| partition(&spec, [p.into()], location);
     // One by one, and in columns.
     let catalogs = |partitions: &[Partition]| {
         let batch = PartitionBatch::from_partitions(&spec, partitions).unwrap();

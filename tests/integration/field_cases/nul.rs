@@ -1,8 +1,7 @@
 //! NUL: NULL, empty text, the name of the default partition.
 
 use super::{Case, Table};
-
-const NULL: &str = "__HIVE_DEFAULT_PARTITION__";
+use crate::common::NULL;
 
 /// The default name is no text, and is not cast for an INT column (duckdb/duckdb #20512,
 /// apache/datafusion #18083).

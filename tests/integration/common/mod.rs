@@ -1,5 +1,8 @@
 //! What several modules share: small lakes, sessions and queries.
 
+mod given;
+
+use std::fmt::Display;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
@@ -11,8 +14,15 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::core::PartitionScan;
 use datafusion_partitioned::prelude::*;
-use datafusion_partitioned_test_utils::{FileKind, Lake, RequestCountingStore, sorted_rows};
+use datafusion_partitioned_test_utils::{
+    FileKind, Lake, RequestCountingStore, ordered_rows, sorted_rows,
+};
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed};
+
+/// The name of a directory whose value is NULL.
+pub(crate) use datafusion_partitioned::core::DEFAULT_PARTITION_NAME as NULL;
+pub(crate) use given::partition;
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -23,7 +33,12 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        Self::with_config(SessionConfig::new().with_target_partitions(2))
+        Self::with_streams(2)
+    }
+
+    /// A fixture whose scans have so many output partitions.
+    pub(crate) fn with_streams(streams: usize) -> Self {
+        Self::with_config(SessionConfig::new().with_target_partitions(streams))
     }
 
     pub(crate) fn with_config(config: SessionConfig) -> Self {
@@ -60,7 +75,7 @@ impl Fixture {
     pub(crate) async fn declare(
         &self,
         columns: &str,
-        stored_as: &str,
+        stored_as: impl Display,
         partitioned_by: &str,
         options: &str,
     ) -> Result<()> {
@@ -112,16 +127,11 @@ impl Fixture {
 
     /// The rows of a query, one text for each, in the order in which they come.
     pub(crate) async fn ordered_rows(&self, sql: &str) -> Vec<String> {
-        let batches = self.run(sql).await.unwrap();
-        batches
-            .iter()
-            .flat_map(|batch| (0..batch.num_rows()).map(|row| batch.slice(row, 1)))
-            .flat_map(|row| sorted_rows(&[row]))
-            .collect()
+        ordered_rows(&self.run(sql).await.unwrap())
     }
 
     /// Sets a session option.
-    pub(crate) async fn set(&self, key: &str, value: impl std::fmt::Display) {
+    pub(crate) async fn set(&self, key: &str, value: impl Display) {
         self.run(&format!("SET {key} = '{value}'")).await.unwrap();
     }
 
@@ -129,6 +139,13 @@ impl Fixture {
     pub(crate) async fn explain(&self, sql: &str) -> String {
         let plan = self.plan(sql).await.unwrap();
         displayable(plan.as_ref()).indent(false).to_string()
+    }
+
+    /// Checks that a statement fails with an error that mentions all `texts`. Returns the error.
+    pub(crate) async fn fails(&self, sql: &str, texts: &[&str]) -> String {
+        let error = self.error(sql).await;
+        assert_mentions(&error, texts);
+        error
     }
 
     pub(crate) async fn error(&self, sql: &str) -> String {
@@ -154,6 +171,13 @@ impl Fixture {
         let mut lines: Vec<&str> = log.lines().collect();
         lines.sort_unstable();
         lines.join("\n")
+    }
+}
+
+#[track_caller]
+pub(crate) fn assert_mentions(error: &str, texts: &[&str]) {
+    for text in texts {
+        assert!(error.contains(text), "'{text}' is missing in: {error}");
     }
 }
 
@@ -197,6 +221,39 @@ pub(crate) fn property_config(cases: u32) -> Config {
         config.rng_seed = RngSeed::Fixed(0);
     }
     config
+}
+
+/// Some files of random partitions: their `p` and `q`, NULL now and then, and how many rows they have.
+pub(crate) fn random_files() -> impl Strategy<Value = Vec<(Option<i64>, Option<i64>, usize)>> {
+    let value = || proptest::option::weighted(0.8, 0..4_i64);
+    proptest::collection::vec((value(), value(), 0..4_usize), 0..12)
+}
+
+/// The table `t` of such files, in a session with so many output partitions, whose work is shared or
+/// not.
+pub(crate) async fn random_table(
+    files: &[(Option<i64>, Option<i64>, usize)],
+    streams: usize,
+    work_stealing: bool,
+) -> Fixture {
+    let fixture = Fixture::with_streams(streams);
+    let name = |value: &Option<i64>| match value {
+        Some(value) => value.to_string(),
+        None => NULL.to_owned(),
+    };
+    for (file, (p, q, rows)) in files.iter().enumerate() {
+        let key = format!("t/p={}/q={}/{file}.csv", name(p), name(q));
+        let ids: Vec<i64> = (0..*rows as i64).collect();
+        fixture.put_ids(&key, &ids).await;
+    }
+    fixture.create("t", "p INT, q INT").await;
+    fixture
+        .set(
+            "datafusion.execution.enable_file_stream_work_stealing",
+            work_stealing,
+        )
+        .await;
+    fixture
 }
 
 /// Sessions in which the same rows must come out: with one and many output partitions, with small and
