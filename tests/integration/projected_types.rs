@@ -1,8 +1,10 @@
 //! Projected columns of every type, and where their partitions are: the answers of a listed table.
 
-use datafusion_partitioned_test_utils::RequestKind;
+use datafusion::prelude::SessionContext;
+use datafusion_partitioned::prelude::*;
+use datafusion_partitioned_test_utils::{RequestKind, sorted_rows};
 
-use crate::common::Fixture;
+use crate::common::{Fixture, csv_tree};
 
 const ON: &str = "'projection.enabled' 'true'";
 
@@ -244,5 +246,30 @@ async fn a_template_is_decoded_as_a_location_is() {
             .await
             .unwrap();
         assert_eq!(fixture.rows("SELECT id FROM t").await, [id], "{template}");
+    }
+}
+
+#[tokio::test]
+async fn a_local_name_of_no_directory_is_an_empty_partition() {
+    let tree = csv_tree(&[("a=1/b=1", &[1])]);
+    std::fs::write(tree.path().join("a=2"), "x").unwrap();
+    std::fs::write(tree.path().join("a=1/b=2"), "x").unwrap();
+    let ctx = SessionContext::new().with_partitioned();
+    for b in ["'projection.b.type' 'injected',", ""] {
+        let sql = format!(
+            "CREATE OR REPLACE EXTERNAL TABLE t (id BIGINT, a TEXT, b TEXT) STORED AS CSV \
+             PARTITIONED BY (a, b) LOCATION '{}' OPTIONS ('connector' 'filesystem', {b} \
+             'projection.enabled' 'true', 'projection.a.type' 'injected')",
+            tree.path().display()
+        );
+        ctx.sql(&sql).await.unwrap();
+        for filter in ["b IN ('1', '2')", "b IN ('1', repeat('x', 300))"] {
+            let sql = format!(
+                "SELECT id FROM (VALUES ('1'), ('2'), (repeat('x', 300))) AS d(x) JOIN t \
+                 ON a = x WHERE {filter}"
+            );
+            let rows = ctx.sql(&sql).await.unwrap().collect().await.unwrap();
+            assert_eq!(sorted_rows(&rows), ["1"], "{sql}");
+        }
     }
 }

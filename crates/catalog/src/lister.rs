@@ -14,7 +14,7 @@ use object_store::{ObjectMeta, ObjectStore};
 use crate::data_file::listing_error;
 use crate::listing::{Directories, Objects};
 use crate::listing_cache::{Listing, ListingCache, ListingKey, ListingKind, Started};
-use crate::local::{check_local_directory, is_local, list_local_directories};
+use crate::local::{check_local_directory, is_local, is_no_directory, list_local_directories};
 
 /// A flat listing is handed on after this many objects, which object stores return in one page.
 const OBJECTS_PER_BATCH: usize = 1000;
@@ -127,8 +127,13 @@ impl Lister {
     fn list_objects(&self, directory: Path) -> BoxStream<'static, Result<Arc<[ObjectMeta]>>> {
         self.metrics.list_requests.add(1);
         let store_url = self.store_url.clone();
+        let is_local = is_local(self.store.as_ref());
         self.store
             .list(Some(&directory))
+            .filter(move |object| {
+                let is_missing = |error| is_local && is_no_directory(error);
+                std::future::ready(!object.as_ref().is_err_and(is_missing))
+            })
             .map_err(move |error| listing_error(&store_url, &directory, error))
             .try_chunks(OBJECTS_PER_BATCH)
             .map_err(|error| error.1)

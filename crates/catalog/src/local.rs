@@ -18,6 +18,24 @@ pub(crate) fn is_local(store: &dyn ObjectStore) -> bool {
     store.to_string() == LocalFileSystem::new().to_string()
 }
 
+/// Whether an error says that there is no such directory: its name is that of a file, below that of
+/// a file, or longer than names can be. In an object store nothing has its prefix then.
+pub(crate) fn is_no_directory(error: &Error) -> bool {
+    let mut causes =
+        std::iter::successors(Some(error as &(dyn std::error::Error + 'static)), |e| {
+            e.source()
+        });
+    causes.any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|error| is_missing(error.kind()))
+    })
+}
+
+fn is_missing(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(kind, NotFound | NotADirectory | InvalidFilename)
+}
+
 /// The directories in `directory`, also those behind symbolic links, sorted. None when it does not
 /// exist, as in an object store.
 pub(crate) async fn list_local_directories(directory: Path) -> Result<Vec<Path>> {
@@ -50,7 +68,7 @@ fn read_directory(directory: &Path) -> Result<Vec<Path>> {
     let local = LocalFileSystem::new().path_to_filesystem(directory)?;
     let entries = match std::fs::read_dir(local) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(vec![]),
+        Err(error) if is_missing(error.kind()) => return Ok(vec![]),
         Err(error) => return Err(failed(error)),
     };
     let mut names = vec![];
@@ -85,6 +103,8 @@ fn read_directory(directory: &Path) -> Result<Vec<Path>> {
 
 #[cfg(test)]
 mod tests {
+    use futures::TryStreamExt;
+
     use super::*;
 
     #[tokio::test]
@@ -111,9 +131,14 @@ mod tests {
         assert_eq!(found, listing.common_prefixes);
         assert_eq!(found.len(), 9);
 
-        let missing = list_local_directories(Path::parse(format!("{root}/none")).unwrap()).await;
-        assert_eq!(missing.unwrap(), vec![]);
-        let file = list_local_directories(Path::parse(format!("{root}/p=file")).unwrap()).await;
-        assert!(file.is_err());
+        let long = "x".repeat(300);
+        for missing in ["none", "p=file", "p=file/q=1", &long] {
+            let path = Path::parse(format!("{root}/{missing}")).unwrap();
+            assert_eq!(list_local_directories(path.clone()).await.unwrap(), vec![]);
+            let listed: Result<Vec<_>> = store.list(Some(&path)).try_collect().await;
+            let is_missing = |error| is_no_directory(&error);
+            assert!(listed.map_or_else(is_missing, |l| l.is_empty()), "{path}");
+            assert!(check_local_directory(&path).is_err());
+        }
     }
 }
