@@ -384,12 +384,16 @@ async fn every_statement_that_fails_names_its_table() {
         (with("'partition.layout' 'x/${q}'"), "${q}"),
         (with("'source.path.regex-pattern' '('"), "regex"),
         (with("'partitions' 'id > 3'"), "id"),
-        (with("'metadata.columns' 'file.path, file.path'"), "twice"),
+        (
+            with("'metadata.columns' 'file.path, file.path'"),
+            "each once",
+        ),
         (
             with("'metadata.columns' 'file.path'").replace("id", "\"file.path\""),
             "'file.path'",
         ),
-        (with("'delimiter' ';;'"), ";;"),
+        (with("'delimiter' ';;'"), "option 'delimiter' is ';;'"),
+        (with("'has_header' 'ja'"), "option 'has_header' is 'ja'"),
         (plain.replace("(p)", "(p, p)"), "twice"),
         (
             plain.replace(&format!("'{location}'"), "('memory://lake/t/', '/tmp/')"),

@@ -509,6 +509,13 @@ async fn files_are_selected_by_their_path() {
     .await
     .unwrap_err();
     assert!(error.contains("source.path.regex-pattern"), "{error}");
+    // A file that is not selected is not in the wrong place.
+    let options = ", 'source.path.regex-pattern' 'a.csv'";
+    create(&fixture, "(id BIGINT, p INT)", "p", options)
+        .await
+        .unwrap();
+    assert!(fixture.rows("SELECT * FROM t").await.is_empty());
+    assert!(fixture.rows("SELECT * FROM t WHERE p > 0").await.is_empty());
 }
 
 #[tokio::test]

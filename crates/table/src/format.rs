@@ -1,5 +1,6 @@
 //! The formats of `STORED AS`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
@@ -75,7 +76,19 @@ impl TableFormat {
         let factory = state.get_file_format_factory(known_as).ok_or_else(|| {
             plan_datafusion_err!("unknown file format '{file_type}' for table '{table}'")
         })?;
-        let format = factory.create(state, &format_options)?;
+        let format = factory.create(state, &format_options).map_err(|error| {
+            let is_refused = |(key, value): &(&String, &String)| {
+                let alone = HashMap::from([((*key).clone(), (*value).clone())]);
+                factory.create(state, &alone).is_err()
+            };
+            match format_options.iter().find(is_refused) {
+                Some((key, value)) => {
+                    let key = key.strip_prefix("format.").unwrap_or(key);
+                    error.context(format!("option '{key}' is '{value}'"))
+                }
+                None => error,
+            }
+        })?;
 
         let match_by = options.get(&MATCH_BY)?;
         let has_names = !is_positional(state, format.as_ref(), MatchBy::Name);

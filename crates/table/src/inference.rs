@@ -67,9 +67,15 @@ pub(crate) async fn infer_columns(
         }
         (None, _) => {
             return plan_err!(
-                "cannot infer the columns of table '{}': no data file below '{}'; declare the columns",
+                "cannot infer the columns of table '{}': no data file below '{}'{}; declare the columns",
                 context.table(),
-                context.command().locations.join("', '")
+                context.command().locations.join("', '"),
+                match &options.path_pattern {
+                    Some(pattern) => format!(
+                        " whose whole path matches 'source.path.regex-pattern' = '{pattern}'"
+                    ),
+                    None => String::new(),
+                }
             );
         }
     };

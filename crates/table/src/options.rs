@@ -90,7 +90,7 @@ pub(crate) struct DirectoryOptions {
     dictionary: bool,
     pub(crate) partitions: Option<String>,
     pub(crate) limits: PartitionLimits,
-    path_pattern: Option<String>,
+    pub(crate) path_pattern: Option<String>,
     pub(crate) metadata_columns: Vec<MetadataColumn>,
     /// How many partitions to look at for columns that are not declared.
     pub(crate) schema_sample: usize,
@@ -169,11 +169,12 @@ impl DirectoryOptions {
 struct MetadataColumns(Vec<MetadataColumn>);
 
 impl OptionValue for MetadataColumns {
-    const TYPE_NAME: &'static str = "list of metadata columns";
+    const TYPE_NAME: &'static str =
+        "some of file.path, file.name, file.size, file.modification-time, each once";
 
     fn parse(text: &str) -> Result<Self, String> {
         let columns = MetadataColumn::parse_list(text);
-        columns.map(Self).map_err(|error| error.strip_backtrace())
+        columns.map(Self).map_err(|_| Self::TYPE_NAME.to_owned())
     }
 }
 

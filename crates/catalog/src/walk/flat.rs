@@ -64,7 +64,9 @@ impl Walk {
         let mut sources: Vec<PartitionSource> = vec![];
         for object in objects {
             if !self.is_data(directory, level.depth, object) {
-                if is_data_file(directory, object, |_, _| false) {
+                let is_file = is_data_file(directory, object, |_, _| false);
+                // What the table does not select is none of its files, wherever it is.
+                if is_file && table.is_selected(object) {
                     self.found.misplaced.store(true, Ordering::Relaxed);
                     self.context.metrics.files_misplaced.add(1);
                 }
