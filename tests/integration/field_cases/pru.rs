@@ -184,6 +184,8 @@ async fn pru_07_files_that_are_pruned_are_not_opened() {
         .await;
     case.rows_where_pruned("SELECT id FROM t WHERE p = 7", &["1"])
         .await;
+    case.fails_where_not_pruned("SELECT id FROM t WHERE p = 7", &["Parquet"])
+        .await;
     let requests = case.requests("SELECT count(*) FROM t WHERE p = 7").await;
     let others: Vec<_> = requests
         .iter()

@@ -197,8 +197,23 @@ impl Sessions {
     /// Checks that the query fails in each mode with an error that mentions all `texts`. Returns the
     /// errors.
     pub(super) async fn fails(&self, sql: &str, texts: &[&str]) -> Vec<String> {
+        self.fails_in(|_| true, sql, texts).await
+    }
+
+    /// The same in the modes in which everything is read.
+    pub(super) async fn fails_where_not_pruned(&self, sql: &str, texts: &[&str]) {
+        self.fails_in(|mode| !mode.prunes, sql, texts).await;
+    }
+
+    async fn fails_in(
+        &self,
+        is_wanted: impl Fn(&Mode) -> bool,
+        sql: &str,
+        texts: &[&str],
+    ) -> Vec<String> {
         let mut errors = vec![];
-        for (session, declared) in &self.sessions {
+        let sessions = self.sessions.iter();
+        for (session, declared) in sessions.filter(|(session, _)| is_wanted(session.mode)) {
             let name = session.mode.name;
             session.forget_listings();
             let error = match declared {

@@ -62,9 +62,10 @@ pub use metrics::ScanMetrics;
 /// of the partitions that depends on nothing but their locations, so that output partitions can
 /// run in different processes.
 ///
-/// The same plan can be executed several times, also at once: see [`Executions`]. All output partitions
-/// of one execution must be opened with the same `TaskContext`. Each context is an execution of its own,
-/// whose output partitions together return all rows.
+/// The same plan can be executed several times, also at once: see
+/// [`Executions`](crate::execution::Executions). All output partitions of one execution must be opened
+/// with the same `TaskContext`. Each context is an execution of its own, whose output partitions
+/// together return all rows.
 #[derive(Debug, Clone)]
 pub struct PartitionScan {
     catalog: Arc<dyn PartitionCatalog>,
