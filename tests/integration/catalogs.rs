@@ -199,6 +199,8 @@ async fn what_is_known_to_be_small_is_not_spread() {
     assert_eq!(rows.len(), 1);
     // Once it has been read.
     assert_eq!((partitions(one).await, partitions(some).await), (1, 2));
+    let sum = "SELECT sum(id) FROM t WHERE year = 2024 AND month = 2 AND town = 'Ulm'";
+    assert!(!fixture.explain(sum).await.contains("Repartition"));
     assert_eq!(fixture.rows(one).await, rows);
     let key = "t/year=2024/month=2/town=Ulm/f.csv";
     fixture.put_ids(key, &[7]).await;

@@ -13,7 +13,8 @@ use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::PartitionedOptions;
 use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
 use datafusion_partitioned_table::{
-    DeclineUnsafeAggregateFilters, EqualityChainPlanner, FilesystemConnector, MetadataAnswers,
+    DeclineUnsafeAggregateFilters, EqualityChainPlanner, FilesystemConnector,
+    KeepSmallScansTogether, MetadataAnswers,
 };
 
 /// Extends a session by partitioned tables.
@@ -149,6 +150,7 @@ fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
     rules.insert(position, Arc::new(PushSubqueryFilter));
     rules.insert(position, Arc::new(DeclineUnsafeAggregateFilters));
+    rules.insert(position, Arc::new(KeepSmallScansTogether));
     let position = rules
         .iter()
         .position(|other| other.name() == "EnsureRequirements");

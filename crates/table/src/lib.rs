@@ -7,6 +7,7 @@
 //! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
 //! | [`MetadataColumn`] | columns that describe the file of a row |
 //! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
+//! | [`KeepSmallScansTogether`] | the optimizer rule that does not spread a few rows over all cores |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`EqualityChainPlanner`] | the planner of expressions that makes lists of long chains of equalities |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
@@ -28,6 +29,7 @@ mod projection;
 mod provider;
 mod reader;
 mod schema;
+mod small_scans;
 mod statistics;
 mod text_filter;
 mod widening;
@@ -40,3 +42,4 @@ pub use metadata::MetadataColumn;
 pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
 pub use reader::FilePartitionReader;
+pub use small_scans::KeepSmallScansTogether;
