@@ -1,8 +1,10 @@
 //! Projected columns of every type, and where their partitions are: the answers of a listed table.
 
+use std::sync::Arc;
+
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
-use datafusion_partitioned_test_utils::{RequestKind, sorted_rows};
+use datafusion_partitioned_test_utils::{Fault, FaultyStore, RequestKind, sorted_rows};
 
 use crate::common::{Fixture, csv_tree};
 
@@ -270,6 +272,49 @@ async fn a_local_name_of_no_directory_is_an_empty_partition() {
             );
             let rows = ctx.sql(&sql).await.unwrap().collect().await.unwrap();
             assert_eq!(sorted_rows(&rows), ["1"], "{sql}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_is_no_empty_partition() {
+    let fixture = Fixture::new();
+    for p in 1..=3 {
+        let key = format!("t/p={p}/q=1/f.csv");
+        fixture.put_ids(&key, &[p]).await;
+    }
+    let faulty = FaultyStore::new(Arc::clone(fixture.lake.store()));
+    let lake = fixture.lake.clone().with_store(Arc::new(faulty.clone()));
+    lake.register(&fixture.ctx);
+    fixture.set("partitioned.list_cache.ttl", "1h").await;
+    let p = "'projection.p.type' 'integer', 'projection.p.range' '1,9'";
+    let q = "'projection.q.type' 'injected'";
+    for rules in [p, &format!("{p}, {q}")] {
+        let options = format!("{ON}, {rules}");
+        fixture
+            .declare("id BIGINT, p INT, q TEXT", "CSV", "p, q", &options)
+            .await
+            .unwrap();
+        for sql in [
+            "SELECT id FROM t WHERE q = '1'",
+            "SELECT p, count(*) FROM t WHERE q = '1' GROUP BY p",
+            "SELECT DISTINCT p FROM t WHERE q = '1'",
+            "SELECT min(p), max(p) FROM t WHERE q = '1' AND p <> 3",
+            "SELECT id FROM t WHERE q = '1' ORDER BY p, id",
+        ] {
+            faulty.inject(Fault::fail(|request| {
+                request.kind != RequestKind::Get && request.path.as_ref().contains("p=2")
+            }));
+            fixture.ctx.listing_cache().unwrap().clear();
+            for _ in 0..2 {
+                let error = fixture.error(sql).await;
+                assert!(error.contains("p=2"), "{sql}: {error}");
+            }
+            faulty.heal();
+            let found = fixture.rows(sql).await;
+            assert_eq!(fixture.rows(sql).await, found, "{sql}");
+            let rows = if sql.contains("min") { 1 } else { 3 };
+            assert_eq!(found.len(), rows, "{sql}");
         }
     }
 }
