@@ -3,11 +3,12 @@
 //! `cargo bench --workspace --bench pruning` measures queries that need one, three days, one hour of each
 //! day and all of 10,008 partitions, and a join that needs 31 of 1,825, each read by this project,
 //! by DataFusion's `ListingTable`, and by the oracle: `ListingTable` over exactly the needed
-//! partitions. The lakes are Parquet files in a temporary directory. Providers take turns, since
-//! their ratios are wanted: what criterion measures one after the other meets different moods of
+//! partitions. The lakes are Parquet files in a temporary directory. This project and the oracle take
+//! turns, since their ratios are wanted: what criterion measures one after the other meets different moods of
 //! the machine.
 //!
-//! Arguments, all optional, behind `--`: `--runs 15 --hourly-days 417 --days 1825 --rows 100`.
+//! Arguments, all optional, behind `--`: `--runs 15 --hourly-days 417 --days 1825 --rows 100
+//! --only "1 of 10008"`. `--only` leaves out the cases whose names do not contain the text.
 
 #![expect(
     clippy::print_stdout,
@@ -25,7 +26,7 @@ use datafusion_partitioned_test_utils::Lake;
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
-    let Arguments { runs, sizes } = arguments;
+    let Arguments { runs, sizes, only } = arguments;
 
     let directory = tempfile::tempdir()?;
     let lake = Lake::local(directory.path())?;
@@ -33,7 +34,7 @@ async fn main() -> Result<()> {
     cases.extend(Case::joins(&lake, sizes).await?);
 
     let mut measured = Vec::new();
-    for case in &cases {
+    for case in cases.iter().filter(|case| case.name.contains(&only)) {
         for caches in [Caches::Cold, Caches::Warm] {
             let measurements = measure(case, caches, &lake, runs).await?;
             measured.push((case.name.clone(), caches, measurements));
@@ -51,6 +52,7 @@ async fn main() -> Result<()> {
 struct Arguments {
     runs: usize,
     sizes: Sizes,
+    only: String,
 }
 
 impl Arguments {
@@ -62,6 +64,7 @@ impl Arguments {
                 days: 1_825,
                 rows: 100,
             },
+            only: String::new(),
         };
         while let Some(name) = arguments.next() {
             // From cargo.
@@ -75,10 +78,11 @@ impl Arguments {
                 "--hourly-days" => parsed.sizes.hourly_days = number(&name, value, 6)?,
                 // The month that the joins ask for must be among the days.
                 "--days" => parsed.sizes.days = number(&name, value, 62)?,
+                "--only" => parsed.only = value.unwrap_or_default(),
                 "--rows" => parsed.sizes.rows = number(&name, value, 1)?,
                 _ => {
                     return exec_err!(
-                        "unknown argument {name}; expected one of --runs, --hourly-days, --days, --rows"
+                        "unknown argument {name}; expected one of --runs, --hourly-days, --days, --rows, --only"
                     );
                 }
             }

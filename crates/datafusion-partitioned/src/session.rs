@@ -141,7 +141,8 @@ fn add_options(config: &mut SessionConfig) {
 
 /// Puts the rules for filters before the last pushdown of filters, so that DataFusion's own dynamic
 /// filters pass the nodes that they add, and the scan can decline those that they make superfluous.
-/// That for aggregates comes before anything relies on the order of a scan.
+/// That for aggregates comes before anything relies on the order of a scan, and that for small scans
+/// directly behind the rule whose repartitions it takes out.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     let position = rules
         .iter()
@@ -150,11 +151,13 @@ fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
     rules.insert(position, Arc::new(PushSubqueryFilter));
     rules.insert(position, Arc::new(DeclineUnsafeAggregateFilters));
-    rules.insert(position, Arc::new(KeepSmallScansTogether));
-    let position = rules
+    let ensure_requirements = rules
         .iter()
         .position(|other| other.name() == "EnsureRequirements");
-    rules.insert(position.unwrap_or(0), Arc::new(MetadataAnswers));
+    if let Some(position) = ensure_requirements {
+        rules.insert(position + 1, Arc::new(KeepSmallScansTogether));
+    }
+    rules.insert(ensure_requirements.unwrap_or(0), Arc::new(MetadataAnswers));
 }
 
 fn has_rule(rules: &Rules) -> bool {

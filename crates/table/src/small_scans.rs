@@ -9,17 +9,19 @@ use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::Partitioning;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion_partitioned_core::PartitionScan;
 
 /// Takes out the round-robin repartition above a scan with one output partition whose rows are
-/// estimated to fit a batch.
+/// estimated to fit a batch, and what brings its partitions together again.
 ///
 /// DataFusion leaves it out itself where the number of rows is exact, which that of a partitioned table
 /// never is; it trusts estimates only with the option
 /// `datafusion.execution.use_row_number_estimates_to_optimize_partitioning`. The tasks that it
-/// starts cost more than such a scan. Belongs behind the rule that adds repartitions.
+/// starts cost more than such a scan. Belongs directly behind the rule that adds repartitions, so that
+/// later rules can make one of a partial and a final aggregate.
 #[derive(Debug)]
 pub struct KeepSmallScansTogether;
 
@@ -31,6 +33,13 @@ impl PhysicalOptimizerRule for KeepSmallScansTogether {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let batch_size = config.execution.batch_size.into();
         plan.transform_up(|plan| {
+            if let Some(coalesce) = plan.downcast_ref::<CoalescePartitionsExec>() {
+                let input = coalesce.input();
+                let is_one = input.output_partitioning().partition_count() == 1;
+                if is_one && coalesce.fetch().is_none() {
+                    return Ok(Transformed::yes(Arc::clone(input)));
+                }
+            }
             Ok(match spread_small_scan(&plan, batch_size)? {
                 Some(scan) => Transformed::yes(scan),
                 None => Transformed::no(plan),
