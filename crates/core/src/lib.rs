@@ -46,10 +46,10 @@ mod text_filtered;
 mod units;
 
 pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
-pub use dynamic_filter::{DynamicPartitionFilter, KeySlot};
+pub use dynamic_filter::{DynamicPartitionFilter, FilterKey, KeySlot};
 pub use error::PartitionError;
 pub use execution::Executions;
-pub use key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
+pub use key_set::{Comparison, KeyBounds, KeyColumn, KeySet, KeyTuples, normalize_keys};
 pub use layout::{
     DEFAULT_PARTITION_NAME, Mismatch, ParsedLevel, PartitionLayout, escape_path_name,
     unescape_path_name,
@@ -64,4 +64,4 @@ pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded,
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;
-pub use units::{ByteSize, TimeToLive};
+pub use units::{ByteSize, TimeSpan};

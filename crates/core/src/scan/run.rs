@@ -1,11 +1,11 @@
 //! One execution of a partitioned scan, shared by its output partitions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -13,7 +13,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use super::PartitionScan;
 use super::shared_stream::SharedStream;
 use super::unit::Unit;
-use super::work::Work;
+use super::work::{Work, upgrade};
 use crate::dynamic_filter::{DynamicPartitionFilter, KeySlot};
 
 /// How many units one stream reads at a time, so that the requests for one go out while another is
@@ -51,13 +51,10 @@ impl Run {
         let work = Work::new(scan, share, Arc::clone(&taken), Arc::clone(&rows));
         let is_sequential =
             matches!(share, Share::Whole) && scan.needs_few(context.session_config().batch_size());
-        // Whoever polls has the context. The run must not, or a plan would keep it alive.
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
-            match context.upgrade() {
-                Some(context) => work.start(&context),
-                None => internal_err!("polled after the end of its TaskContext"),
-            }
+            let slots = work.take_keys(Weak::clone(&context)).await?;
+            work.start(slots, &upgrade(&context)?)
         });
         Self {
             units: SharedStream::new(units.try_flatten().fuse().boxed()),
