@@ -381,3 +381,29 @@ async fn half_of_a_sort_merge_join_does_not_wait_for_the_other() {
     }
     assert_eq!(sorted_rows(&rows), ["20", "21", "50", "51"]);
 }
+
+#[tokio::test]
+async fn the_plan_and_a_table_tell_what_a_filter_has_done() {
+    let fixture = fixture(Mode::CollectLeft.config()).await;
+    fixture
+        .rows("SELECT * FROM f JOIN d ON f.day = k JOIN g ON g.id = f.id WHERE name = 'a' AND g.day > 6")
+        .await;
+    let sql = "SELECT scan, \"table\", partition_filters, dynamic_filters, partitions_seen, \
+               partitions_listed, partitions_pruned_static, partitions_pruned_dynamic, \
+               partitions_scanned, files_scanned, list_requests FROM partition_report()";
+    insta::assert_snapshot!(fixture.rows(sql).await.join("\n"), @"");
+    // Asking is no query of a partitioned table.
+    assert_eq!(
+        fixture
+            .rows("SELECT count(*) FROM partition_report()")
+            .await,
+        ["2"]
+    );
+    fixture
+        .fails("SELECT * FROM partition_report(1)", &["no arguments"])
+        .await;
+
+    let sql = "EXPLAIN ANALYZE SELECT * FROM h JOIN (SELECT * FROM d, e) ON day = k AND town = t";
+    let plan = fixture.rows(sql).await.join("\n");
+    assert!(plan.contains("key_domain=[6 keys: 2..99 x x..z]"), "{plan}");
+}

@@ -1,7 +1,7 @@
 //! [`DynamicPartitionFilter`]: the wire between the build side of a join and a partitioned scan.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -119,6 +119,8 @@ pub struct KeySlot {
     is_offered: bool,
     is_running: AtomicBool,
     changed: Notify,
+    /// How many partitions, or directories that stand for all partitions below, the keys have dropped.
+    dropped: AtomicUsize,
 }
 
 /// How long the partitions of a plan may take to be opened one after the other.
@@ -143,6 +145,15 @@ impl KeySlot {
         // A second publication would be of the same execution and adds nothing.
         let _ = self.keys.set(keys);
         self.changed.notify_waiters();
+    }
+
+    /// Counts what the keys have dropped.
+    pub(crate) fn add_dropped(&self, partitions: usize) {
+        self.dropped.fetch_add(partitions, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Returns once the keys are published. Without a producer it returns at once, and soon when a

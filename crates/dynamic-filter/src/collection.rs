@@ -12,12 +12,15 @@ use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder};
+use datafusion::physical_plan::metrics::{
+    Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricValue,
+};
 use datafusion_partitioned_core::{KeySet, KeySlot, PartitionedOptions, normalize_keys};
 use futures::{Stream, StreamExt};
 
 use crate::accumulator::{KeyAccumulator, KeyLimits, Updated};
 use crate::collector::KeyMatching;
+use crate::domain::KeyDomain;
 
 /// One execution of a collector: the keys of all of its partitions.
 pub(crate) struct Collection {
@@ -103,6 +106,7 @@ impl Collection {
                 accumulator.finish().unwrap_or(KeySet::Unknown)
             }
         };
+        self.metrics.domain.set(&keys);
         let keys = Arc::new(keys);
         for slot in &self.slots {
             slot.publish(Arc::clone(&keys));
@@ -143,11 +147,18 @@ struct CollectorMetrics {
     collected: Count,
     bytes: Gauge,
     overflowed: Count,
+    domain: Arc<KeyDomain>,
 }
 
 impl CollectorMetrics {
     fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
+        let domain = Arc::<KeyDomain>::default();
+        MetricBuilder::new(metrics).build(MetricValue::Custom {
+            name: "key_domain".into(),
+            value: Arc::clone(&domain) as _,
+        });
         Self {
+            domain,
             collected: MetricBuilder::new(metrics).global_counter("keys_collected"),
             bytes: MetricBuilder::new(metrics).global_gauge("key_set_bytes"),
             overflowed: MetricBuilder::new(metrics).global_counter("key_set_overflowed"),

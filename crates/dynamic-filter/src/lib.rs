@@ -23,6 +23,7 @@ mod accumulator;
 mod collection;
 mod collector;
 mod column;
+mod domain;
 mod early;
 mod join;
 mod key_path;

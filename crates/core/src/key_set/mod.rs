@@ -1,6 +1,7 @@
 //! [`KeySet`]: what the build side of a join contains, as far as partitions are concerned.
 
 mod bounds;
+mod domain;
 mod tuples;
 
 use std::fmt;
@@ -168,33 +169,6 @@ impl KeyColumn {
             }
             Self::Bounds(bounds) => bounds.may_match(candidates, comparison).map(Some),
             Self::Values(_) | Self::Unknown => Ok(None),
-        }
-    }
-}
-
-/// A short text for `EXPLAIN` and logs; the keys themselves are data and are not printed.
-impl fmt::Display for KeySet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tuples(tuples) => write!(f, "{} keys", tuples.len()),
-            Self::Columns(columns) => {
-                for (i, column) in columns.iter().enumerate() {
-                    let separator = if i == 0 { "" } else { ", " };
-                    write!(f, "{separator}{column}")?;
-                }
-                Ok(())
-            }
-            Self::Unknown => write!(f, "unknown"),
-        }
-    }
-}
-
-impl fmt::Display for KeyColumn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Values(values) => write!(f, "{} values", values.len()),
-            Self::Bounds(_) => write!(f, "bounds"),
-            Self::Unknown => write!(f, "unknown"),
         }
     }
 }

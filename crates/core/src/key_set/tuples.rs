@@ -48,6 +48,11 @@ impl KeyTuples {
         self.len() == 0
     }
 
+    /// One array for each key column.
+    pub(super) fn columns(&self) -> &[ArrayRef] {
+        &self.keys
+    }
+
     /// The values of key column `key`, one for each tuple.
     pub(crate) fn column(&self, key: usize) -> Option<&ArrayRef> {
         self.keys.get(key)

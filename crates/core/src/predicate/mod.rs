@@ -215,7 +215,9 @@ impl PartitionPredicate {
         }
         let after_static = survivors.len();
         for conjunct in &self.dynamic {
+            let before = survivors.len();
             survivors.retain(|batch| conjunct.evaluate(batch))?;
+            conjunct.slot.add_dropped(before - survivors.len());
         }
         for running in &self.running {
             // What cannot be evaluated keeps everything: the operator filters its rows itself.

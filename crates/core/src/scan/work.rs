@@ -43,13 +43,14 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn new(
         scan: &PartitionScan,
+        metrics: ScanMetrics,
         share: Share,
         taken: Arc<TakenSlots>,
         rows: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             scan: scan.clone(),
-            metrics: ScanMetrics::new(&scan.metrics_set()),
+            metrics,
             share,
             taken,
             rows,
@@ -98,7 +99,9 @@ impl Work {
         if let Share::Whole = share {
             // Of other shares, some may still come and want the slots too.
             let filters = scan.dynamic_filters.iter().cloned();
-            self.taken.0.get_or_init(|| filters.zip(slots).collect());
+            self.taken
+                .slots
+                .get_or_init(|| filters.zip(slots).collect());
         }
 
         let config = context.session_config();
