@@ -30,4 +30,5 @@ mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;
+mod tpcds;
 mod type_evolution;

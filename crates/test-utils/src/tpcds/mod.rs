@@ -35,7 +35,8 @@ use crate::lake::{Lake, NULL_PARTITION};
 pub struct TpcdsTable {
     name: &'static str,
     date_key: Option<&'static str>,
-    generate: fn(Session) -> Generator,
+    source_rows: Option<(u64, u64)>,
+    generate: fn(Session, Option<(u64, u64)>) -> Generator,
 }
 
 type Generator = Box<dyn RecordBatchReader + Send>;
@@ -60,6 +61,14 @@ impl TpcdsTable {
         self.date_key
     }
 
+    /// The part of the table that the generator makes of these rows of its source, from 1: orders for
+    /// sales and returns, rows for other tables.
+    #[must_use]
+    pub fn with_source_rows(mut self, first: u64, last: u64) -> Self {
+        self.source_rows = Some((first, last));
+        self
+    }
+
     /// Generates the table into a lake.
     ///
     /// Scale 1 has 2.9 million `store_sales`. Below it the generator goes in steps of 120,000, of
@@ -69,7 +78,7 @@ impl TpcdsTable {
             .with_scale_factor(scale)
             .build()
             .map_err(|error| DataFusionError::External(error.into()))?;
-        let rows = write_file(lake, &self.file(), (self.generate)(session)).await?;
+        let rows = write_file(lake, &self.file(), self.generator(session)).await?;
         let partitions = match self.date_key {
             Some(key) => tree::write_tree(lake, &self.file(), self.name, key).await?,
             None => 0,
@@ -138,7 +147,7 @@ impl TpcdsTable {
     }
 
     fn columns(&self, last: &str) -> Result<String> {
-        let schema = (self.generate)(Session::default()).schema();
+        let schema = self.generator(Session::default()).schema();
         let (key, others): (Vec<_>, Vec<_>) = schema
             .fields()
             .iter()
@@ -153,6 +162,10 @@ impl TpcdsTable {
             Ok(format!("{} {sql_type}", field.name()))
         });
         Ok(columns.collect::<Result<Vec<_>>>()?.join(", "))
+    }
+
+    fn generator(&self, session: Session) -> Generator {
+        (self.generate)(session, self.source_rows)
     }
 
     fn listing_tree(&self) -> String {

@@ -17,7 +17,14 @@ macro_rules! table {
         TpcdsTable {
             name: $name,
             date_key: $date_key,
-            generate: |session| Box::new($generator::new(session)),
+            source_rows: None,
+            generate: |session, rows| {
+                let generator = $generator::new(session);
+                Box::new(match rows {
+                    Some((first, last)) => generator.with_source_row_range(first, last),
+                    None => generator,
+                })
+            },
         }
     };
 }
