@@ -4,6 +4,7 @@ mod catalogs;
 mod common;
 
 mod compression;
+mod contract;
 mod csv_by_name;
 mod differential;
 mod dynamic_filter;
