@@ -4,6 +4,7 @@ mod catalogs;
 mod common;
 
 mod compression;
+mod contract;
 mod csv_by_name;
 mod differential;
 mod dynamic_filter;
@@ -31,4 +32,5 @@ mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;
+mod tpcds;
 mod type_evolution;

@@ -23,11 +23,14 @@
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
 //! | `order` | [`PartitionOrder`], partitions sorted by their values |
 //! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
+//! | `contract` | behind the feature `contract`: what every catalog and reader must do, as checks |
 //!
 //! This crate does no I/O of its own and knows no session. Implement [`PartitionCatalog`] and
 //! [`PartitionReader`] to give another kind of source everything that file tables have.
 
 mod catalog;
+#[cfg(feature = "contract")]
+pub mod contract;
 mod dynamic_filter;
 mod error;
 mod execution;
