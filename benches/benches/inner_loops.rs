@@ -8,7 +8,6 @@ use datafusion::arrow::array::{ArrayRef, Date32Array, Int32Array, RecordBatch, S
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, col, lit};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::core::{

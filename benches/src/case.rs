@@ -195,7 +195,7 @@ impl Case {
             needed: "join_needed",
             dimension: Some(dimension),
         };
-        let name = |how| format!("{} of {} days, {how}", MONTH.len(), sizes.days);
+        let name = |how: &str| format!("{} of {} days, {how}", MONTH.len(), sizes.days);
         let in_memory = case(name("joined in memory"), inner, Dimension::Memory(days));
         let mut cases = vec![in_memory];
         for (shape, from) in &shapes {

@@ -155,8 +155,7 @@ fn knowing_more_columns_never_brings_a_partition_back() {
         let predicate = predicate(expr.clone());
         let mut before: Vec<usize> = (0..rows.len()).collect();
         for known in 0..=3 {
-            let options = RecordBatchOptions::new()
-                .with_row_count(Some(rows.len()));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
             let batch = RecordBatch::try_new_with_options(
                 spec().prefix(known),
                 columns[..known].to_vec(),
