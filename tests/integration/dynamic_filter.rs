@@ -100,6 +100,28 @@ async fn the_fact_table_is_the_probe_side_whichever_comes_first() {
     }
 }
 
+/// The result of a join on a column of the files is as large as the fact table, as far as anybody
+/// knows. Were it taken for as small as the dimension, it would be the build side of the next join.
+#[tokio::test]
+async fn a_join_on_a_column_of_the_files_leaves_the_fact_table_the_probe_side() {
+    let fixture = star(config()).await;
+    fixture
+        .run(
+            "CREATE TABLE kinds AS SELECT column1 AS kind_id, column2 AS kind \
+             FROM (VALUES (202407, 'summer'), (202301, 'winter'))",
+        )
+        .await
+        .unwrap();
+    let (rows, plan) = fixture
+        .analyze(
+            "SELECT kind FROM t JOIN kinds ON t.id = kind_id \
+             JOIN d ON t.year = d.y AND t.month = d.m",
+        )
+        .await;
+    assert_eq!(rows, ["summer", "winter"]);
+    assert_eq!(scan_metric(&plan, "partitions_scanned"), 3);
+}
+
 #[tokio::test]
 async fn the_plan_shows_both_ends_and_the_join_is_left_alone() {
     let fixture = star(config()).await;
