@@ -7,7 +7,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::displayable;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::core::PartitionScan;
-use datafusion_partitioned_test_utils::{RequestKind, node_metric, scan_metric};
+use datafusion_partitioned_test_utils::{FileKind, RequestKind, node_metric, scan_metric};
 use insta::assert_snapshot;
 
 use crate::common::Fixture;
@@ -411,4 +411,25 @@ async fn the_filter_of_a_hash_join_chooses_what_is_listed() {
         assert_eq!(rows, ["202301", "202407"]);
         assert_eq!(scan_metric(&plan, "partitions_scanned"), scanned);
     }
+}
+
+/// Predicates of a dynamic filter are made for each file. That pays where there is much to read.
+#[tokio::test]
+async fn small_parquet_files_are_read_without_filters_of_other_operators() {
+    let fixture = Fixture::with_config(config());
+    for (p, rows) in [(1, 10), (2, 200_000)] {
+        let ids = format!("SELECT value * 7919 % 1000003 AS id FROM range({rows})");
+        fixture
+            .put_query(&format!("t/p={p}/f.parquet"), FileKind::Parquet, &ids)
+            .await;
+    }
+    fixture
+        .declare("id BIGINT, p INT", "PARQUET", "p", "")
+        .await
+        .unwrap();
+    let d = "CREATE TABLE d AS SELECT column1 AS k FROM (VALUES (2000000), (2000001))";
+    fixture.run(d).await.unwrap();
+    let (rows, plan) = fixture.analyze("SELECT p FROM t JOIN d ON id = k").await;
+    assert!(rows.is_empty());
+    assert_eq!(scan_metric(&plan, "output_rows"), 10);
 }

@@ -33,27 +33,38 @@ impl Mode {
         }
         config
     }
+
+    /// The format of the tables, so that each is read somewhere.
+    fn format(self) -> &'static str {
+        match self {
+            Self::CollectLeft => "JSON",
+            Self::Partitioned | Self::SortMerge => "CSV",
+        }
+    }
 }
 
 /// `f` and `g` are partitioned by day 1 to 8, `h` by day and town; `d`, `e` and `r` are small.
-async fn fixture(config: SessionConfig) -> Fixture {
-    let fixture = Fixture::with_config(config);
+async fn fixture(mode: Mode) -> Fixture {
+    let fixture = Fixture::with_config(mode.config());
     for day in 1..=8 {
-        let ids = [day * 10, day * 10 + 1];
-        for table in ["f", "g"] {
-            fixture
-                .put_ids(&format!("{table}/day={day}/f.csv"), &ids)
-                .await;
-        }
-        for town in ["x", "y"] {
-            fixture
-                .put_ids(&format!("h/day={day}/town={town}/f.csv"), &ids)
-                .await;
+        let places = ["f", "g"].map(|table| format!("{table}/day={day}"));
+        let towns = ["x", "y"].map(|town| format!("h/day={day}/town={town}"));
+        for directory in places.iter().chain(&towns) {
+            put(&fixture, mode, directory, &[day * 10, day * 10 + 1]).await;
         }
     }
-    fixture.create("f", "day INT").await;
-    fixture.create("g", "day INT").await;
-    fixture.create("h", "day INT, town TEXT").await;
+    for (table, columns) in [("f", "day"), ("g", "day"), ("h", "day, town")] {
+        let sql = format!(
+            "CREATE EXTERNAL TABLE {table} (id BIGINT, {}) STORED AS {} PARTITIONED BY ({columns}) \
+             LOCATION '{}' OPTIONS ('connector' 'filesystem')",
+            columns
+                .replace("day", "day INT")
+                .replace("town", "town TEXT"),
+            mode.format(),
+            fixture.lake.location(&format!("{table}/")),
+        );
+        fixture.run(&sql).await.unwrap();
+    }
     for (name, columns, rows) in [
         (
             "d",
@@ -72,6 +83,23 @@ async fn fixture(config: SessionConfig) -> Fixture {
     }
     fixture.requests.clear();
     fixture
+}
+
+/// Writes a file with the single column `id`.
+async fn put(fixture: &Fixture, mode: Mode, directory: &str, ids: &[i64]) {
+    let rows = ids.iter().map(|id| match mode.format() {
+        "JSON" => format!("{{\"id\": {id}}}\n"),
+        _ => format!("{id}\n"),
+    });
+    let (header, name) = match mode.format() {
+        "JSON" => ("", "f.json"),
+        _ => ("id\n", "f.csv"),
+    };
+    let text = format!("{header}{}", rows.collect::<String>());
+    let lake = &fixture.lake;
+    lake.put_text(&format!("{directory}/{name}"), &text)
+        .await
+        .unwrap();
 }
 
 /// The directories that requests have gone to, such as `f/day=2`, but for those above.
@@ -96,11 +124,11 @@ fn touched(fixture: &Fixture) -> BTreeSet<String> {
 /// Checks that `sql` returns the same rows with and without dynamic filters, and with them makes
 /// requests only to `wanted` directories.
 async fn check(mode: Mode, sql: &str, wanted: &[&str]) {
-    let off = fixture(mode.config()).await;
+    let off = fixture(mode).await;
     off.set("partitioned.dynamic_filter.enabled", false).await;
     let expected = off.rows(sql).await;
     // A new session, to which the partitioned tables may be large.
-    let fixture = fixture(mode.config()).await;
+    let fixture = fixture(mode).await;
     assert_eq!(fixture.rows(sql).await, expected, "{mode:?}: {sql}");
     let wanted: BTreeSet<_> = wanted.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -174,7 +202,7 @@ async fn not_in_prunes_the_subquery_as_long_as_no_null_is_looked_for() {
 
 #[tokio::test]
 async fn a_null_that_is_looked_for_is_in_no_table_but_an_empty_one() {
-    let fixture = fixture(Mode::CollectLeft.config()).await;
+    let fixture = fixture(Mode::CollectLeft).await;
     let sql = "SELECT name FROM d WHERE k NOT IN (SELECT day FROM f WHERE id < 0)";
     assert_eq!(fixture.rows(sql).await.len(), 5);
     let sql = "SELECT name FROM d WHERE k NOT IN (SELECT day + 1000 FROM f)";
@@ -311,7 +339,7 @@ async fn where_dropping_rows_below_is_something_else_nothing_is_dropped() {
 async fn never_on_a_column_of_the_same_name() {
     // `day` of the join is the id of the table.
     let sql = "SELECT * FROM (SELECT id AS day, day AS id FROM f) JOIN d ON day = k * 10 WHERE name = 'a'";
-    let fixture = fixture(Mode::CollectLeft.config()).await;
+    let fixture = fixture(Mode::CollectLeft).await;
     assert_eq!(fixture.rows(sql).await.len(), 2);
     let sql = "SELECT f.id FROM f JOIN (SELECT id AS day, day AS q FROM g) g ON f.id = g.day \
                JOIN d ON g.day = k * 10 WHERE name = 'a'";
@@ -321,14 +349,14 @@ async fn never_on_a_column_of_the_same_name() {
 #[tokio::test]
 async fn a_whole_table_of_as_many_rows_as_partitions_chooses_none() {
     for (rows, has_filter) in [(7, true), (8, false), (100, false)] {
-        let fixture = fixture(Mode::CollectLeft.config()).await;
+        let fixture = fixture(Mode::CollectLeft).await;
         let sql = format!(
             "CREATE TABLE whole AS SELECT CAST(value AS INT) AS k FROM range(1, {rows} + 1)"
         );
         fixture.run(&sql).await.unwrap();
         for day in 1..=8 {
             let ids: Vec<_> = (1000..3000).collect();
-            fixture.put_ids(&format!("f/day={day}/f.csv"), &ids).await;
+            put(&fixture, Mode::CollectLeft, &format!("f/day={day}"), &ids).await;
         }
         // Now the number of partitions is known.
         fixture.rows("SELECT count(id) FROM f").await;
@@ -342,7 +370,7 @@ async fn a_whole_table_of_as_many_rows_as_partitions_chooses_none() {
 
 #[tokio::test]
 async fn a_sort_merge_join_runs_the_smaller_side_first() {
-    let fixture = fixture(Mode::SortMerge.config()).await;
+    let fixture = fixture(Mode::SortMerge).await;
     let sql = "SELECT id FROM f JOIN d ON day = k WHERE name = 'a'";
     insta::assert_snapshot!(fixture.explain(sql).await, @r"
     ProjectionExec: expr=[id@0 as id]
@@ -368,7 +396,7 @@ async fn a_sort_merge_join_runs_the_smaller_side_first() {
 #[tokio::test]
 async fn half_of_a_sort_merge_join_does_not_wait_for_the_other() {
     use futures::TryStreamExt;
-    let fixture = fixture(Mode::SortMerge.config()).await;
+    let fixture = fixture(Mode::SortMerge).await;
     let sql = "SELECT id FROM f JOIN d ON day = k WHERE name = 'a'";
     let plan = fixture.plan(sql).await.unwrap();
     let mut rows = vec![];
@@ -385,7 +413,7 @@ async fn half_of_a_sort_merge_join_does_not_wait_for_the_other() {
 
 #[tokio::test]
 async fn the_plan_and_a_table_tell_what_a_filter_has_done() {
-    let fixture = fixture(Mode::CollectLeft.config()).await;
+    let fixture = fixture(Mode::CollectLeft).await;
     fixture
         .rows("SELECT * FROM f JOIN d ON f.day = k JOIN g ON g.id = f.id WHERE name = 'a' AND g.day > 6")
         .await;
@@ -410,4 +438,16 @@ async fn the_plan_and_a_table_tell_what_a_filter_has_done() {
     let sql = "EXPLAIN ANALYZE SELECT * FROM h JOIN (SELECT * FROM d, e) ON day = k AND town = t";
     let plan = fixture.rows(sql).await.join("\n");
     assert!(plan.contains("key_domain=[4 keys: 2..99]"), "{plan}");
+}
+
+/// Each join looks for scans below it, and some find their way by several ways.
+#[tokio::test]
+async fn many_joins_are_planned_in_time() {
+    let fixture = fixture(Mode::CollectLeft).await;
+    let joins: String = (1..60)
+        .map(|n| format!(" JOIN f AS f{n} ON f{n}.day = f{}.day", n - 1))
+        .collect();
+    let sql = format!("SELECT f0.id FROM f AS f0{joins} JOIN d ON f0.day = k WHERE name = 'a'");
+    let planned = tokio::time::timeout(std::time::Duration::from_secs(60), fixture.plan(&sql));
+    planned.await.expect("planned in time").unwrap();
 }

@@ -1,5 +1,6 @@
 //! What the keys of a join's side are worth for the other side.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use datafusion::datasource::physical_plan::FileScanConfig;
@@ -14,32 +15,44 @@ use datafusion_partitioned_core::PartitionScan;
 
 use crate::join::Join;
 
-/// The side of a join whose keys are collected.
-pub(crate) struct Producer {
-    is_selective: bool,
+/// The side of a join whose keys are collected. What is asked about it is found out when it is asked
+/// for: most joins have no partitioned table on the other side.
+pub(crate) struct Producer<'a> {
+    plan: &'a Arc<dyn ExecutionPlan>,
     /// An estimate.
-    pub(crate) rows: Option<usize>,
+    rows: OnceCell<Option<usize>>,
 }
 
-impl Producer {
-    pub(crate) fn of(plan: &Arc<dyn ExecutionPlan>) -> Self {
-        let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
-        let rows = statistics
-            .ok()
-            .and_then(|s| s.num_rows.get_value().copied());
-        Self {
-            is_selective: is_selective(plan),
-            rows,
+impl<'a> Producer<'a> {
+    pub(crate) fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Self {
+        let rows = OnceCell::new();
+        Self { plan, rows }
+    }
+
+    fn rows(&self) -> Option<usize> {
+        *self.rows.get_or_init(|| {
+            let context = StatisticsContext::new();
+            let statistics = context.compute(self.plan.as_ref(), &StatisticsArgs::new());
+            let rows = statistics.ok()?.num_rows;
+            rows.get_value().copied()
+        })
+    }
+
+    /// Whether it is likely to have fewer rows.
+    pub(crate) fn is_smaller_than(&self, other: &Self) -> bool {
+        match (self.rows(), other.rows()) {
+            (Some(rows), Some(others)) => rows < others,
+            (rows, others) => rows.is_some() && others.is_none(),
         }
     }
 
     /// Whether its keys may leave out partitions of `scan`. Not when it is a whole table of no fewer
     /// rows than the scan is known to have partitions: then there is likely a key for each.
     pub(crate) fn may_prune(&self, scan: &PartitionScan) -> bool {
-        match (self.rows, scan.known_partitions()) {
-            (Some(rows), Some(partitions)) => self.is_selective || rows < partitions,
-            _ => true,
-        }
+        let Some(partitions) = scan.known_partitions() else {
+            return true;
+        };
+        is_selective(self.plan) || self.rows().is_none_or(|rows| rows < partitions)
     }
 }
 

@@ -93,25 +93,26 @@ fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
     if has_collector(join.left) || has_collector(join.right) {
         return Ok(None);
     }
+    let [left, right] = [Side::Left, Side::Right].map(|side| Producer::of(join.input(side)));
     if join.reads_left_first {
-        return connect_side(plan, &join, Side::Right, &Producer::of(join.left));
+        return connect_side(plan, &join, Side::Right, &left);
     }
-    let sides = [Side::Left, Side::Right].map(|side| (side, Producer::of(join.input(side))));
-    let [left, right] = &sides;
-    let smaller_first = match (left.1.rows, right.1.rows) {
-        (Some(left_rows), Some(right_rows)) if right_rows < left_rows => [right, left],
-        (None, Some(_)) => [right, left],
-        _ => [left, right],
+    // Without a sort nothing would read a side to its end before the join does.
+    let by_left = || match is_sorted_here(join.left) {
+        true => connect_side(plan, &join, Side::Right, &left),
+        false => Ok(None),
     };
-    for (side, producer) in smaller_first {
-        // Without a sort nothing would read the side to its end before the join does.
-        if is_sorted_here(join.input(*side))
-            && let Some(connected) = connect_side(plan, &join, side.other(), producer)?
-        {
-            return Ok(Some(connected));
-        }
+    let by_right = || match is_sorted_here(join.right) {
+        true => connect_side(plan, &join, Side::Left, &right),
+        false => Ok(None),
+    };
+    match (by_left()?, by_right()?) {
+        (Some(by_left), Some(by_right)) => Ok(Some(match right.is_smaller_than(&left) {
+            true => by_right,
+            false => by_left,
+        })),
+        (by_left, by_right) => Ok(by_left.or(by_right)),
     }
-    Ok(None)
 }
 
 /// `plan`, which is `join`, with the scans of its side `consumer` connected to the other one.

@@ -6,6 +6,7 @@
 //!                       NamingMorselizer         errors name the file          all formats
 //!                         ReadingStore           decompresses whole files      CSV, JSON
 //!                         ByNameOpener           columns by their names        CSV, Arrow, Avro
+//!                         BySizeMorselizer       no dynamic filters if small   Parquet
 //!                           the format's own source
 //! ```
 
@@ -13,6 +14,7 @@ mod by_name;
 mod compression;
 mod morsel;
 mod probe;
+mod small;
 mod store;
 mod wanted;
 
@@ -45,6 +47,7 @@ use by_name::{ByNameOpener, Files, SeenFiles};
 use compression::Compression;
 use morsel::{NamingMorselizer, OpenerMorselizer};
 use probe::{HeaderFormat, SchemaProbe};
+use small::{BySizeMorselizer, without_dynamic_filters};
 use store::ReadingStore;
 use wanted::PruningMorselizer;
 
@@ -127,6 +130,8 @@ pub(crate) async fn described_columns(
 #[derive(Clone)]
 pub(crate) struct PartitionFileSource {
     inner: Arc<dyn FileSource>,
+    /// The source for small files, if it is another one.
+    without_dynamic_filters: Option<Arc<dyn FileSource>>,
     batch_size: usize,
     compression: Compression,
     probe: Option<SchemaProbe>,
@@ -145,6 +150,7 @@ impl PartitionFileSource {
         };
         Self {
             inner: Arc::clone(inner),
+            without_dynamic_filters: without_dynamic_filters(inner.as_ref()),
             batch_size: 0,
             compression,
             probe: probe(inner.as_ref(), options),
@@ -163,6 +169,20 @@ impl PartitionFileSource {
     pub(crate) fn is_splittable(&self, file: &PartitionedFile) -> bool {
         let compression = self.compression.of(&file.object_meta.location);
         !compression.is_compressed()
+    }
+
+    fn morselizer_of_format(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        config: &FileScanConfig,
+        partition: usize,
+    ) -> Result<Box<dyn Morselizer>> {
+        let Some(plain) = &self.without_dynamic_filters else {
+            return self.inner.create_morselizer(store, config, partition);
+        };
+        let small = plain.create_morselizer(Arc::clone(&store), config, partition)?;
+        let large = self.inner.create_morselizer(store, config, partition)?;
+        Ok(Box::new(BySizeMorselizer { small, large }))
     }
 
     fn file_opener(
@@ -247,7 +267,7 @@ impl FileSource for PartitionFileSource {
                 self.file_opener(store, config, partition)?,
             ))
         } else {
-            self.inner.create_morselizer(store, config, partition)?
+            self.morselizer_of_format(store, config, partition)?
         };
         let store_url = config.object_store_url.clone();
         let inner = Box::new(NamingMorselizer::new(morselizer, store_url));
@@ -264,6 +284,10 @@ impl FileSource for PartitionFileSource {
     fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
         Arc::new(Self {
             inner: self.inner.with_batch_size(batch_size),
+            without_dynamic_filters: self
+                .without_dynamic_filters
+                .as_ref()
+                .map(|source| source.with_batch_size(batch_size)),
             batch_size,
             ..self.clone()
         })
