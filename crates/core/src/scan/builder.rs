@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::Statistics;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 
@@ -44,6 +45,7 @@ impl PartitionScanBuilder {
                 catalog,
                 reader,
                 predicate,
+                statistics: None,
                 dynamic_filters: vec![],
                 outputs,
                 partitions: 1,
@@ -59,6 +61,13 @@ impl PartitionScanBuilder {
     /// Sets which partitions are wanted.
     pub fn with_predicate(mut self, predicate: PartitionPredicate) -> Self {
         self.scan.predicate = predicate;
+        self
+    }
+
+    /// Sets what is known of the rows that the scan returns, in their columns. Without it the template
+    /// is asked.
+    pub fn with_statistics(mut self, statistics: Statistics) -> Self {
+        self.scan.statistics = Some(Arc::new(statistics));
         self
     }
 
