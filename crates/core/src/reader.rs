@@ -23,10 +23,15 @@ use crate::spec::PartitionBatch;
 ///   planning    PartitionScan --projections, filters--> template() --> with_template(..)
 ///   executing   PartitionScan --PartitionBatch--> read(..) --> DataSource --open(i)--> rows
 /// ```
+///
+/// [`RowSourceReader`](crate::RowSourceReader) is a reader of anything that returns a stream of batches
+/// for a partition. The suite `contract::check_reader`, behind the feature `contract`, checks what is
+/// promised here.
 #[async_trait]
 pub trait PartitionReader: Debug + Send + Sync {
     /// A source without partitions, whose schema is the file columns followed by the partition
-    /// columns, less what has been projected away.
+    /// columns, less what has been projected away. It takes projections to some of its columns, and
+    /// its `metrics` are one set, in which those of the scan are kept and read rows are counted.
     fn template(&self) -> &Arc<dyn DataSource>;
 
     /// The same reader with another template, derived from [`Self::template`].
