@@ -18,11 +18,13 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{
-    Lake, RequestCountingStore, compare_rows, scan_metric, write_tpcds,
+    Lake, RequestCountingStore, TpcdsTable, compare_rows, scan_metric,
 };
 
 /// 240,000 sales.
 const SCALE: f64 = 0.1;
+
+const DIMENSIONS: [&str; 3] = ["date_dim", "item", "store"];
 
 const QUERY: &str = "
     SELECT s_store_name, i_brand, sum(ss_ext_sales_price) AS sales
@@ -41,7 +43,12 @@ async fn main() -> Result<()> {
     let lake = Lake::local(directory.path())?;
 
     let start = Instant::now();
-    let written = write_tpcds(&lake, SCALE).await?;
+    for dimension in DIMENSIONS {
+        TpcdsTable::named(dimension)?.write(&lake, SCALE).await?;
+    }
+    let written = TpcdsTable::named("store_sales")?
+        .write(&lake, SCALE)
+        .await?;
     println!(
         "Wrote {} sales into {} directories in {:.1} s.",
         written.rows,
@@ -130,7 +137,7 @@ async fn run_flat(lake: &Lake) -> Result<Vec<RecordBatch>> {
 
 async fn create_dimensions(ctx: &SessionContext, lake: &Lake) -> Result<()> {
     lake.register(ctx);
-    for table in ["date_dim", "item", "store"] {
+    for table in DIMENSIONS {
         create_table(ctx, table, &lake.location(&format!("{table}.parquet"))).await?;
     }
     Ok(())

@@ -31,4 +31,5 @@ mod schema_evolution;
 mod shell;
 mod subqueries;
 mod tidy;
+mod tpcds;
 mod type_evolution;

@@ -22,7 +22,7 @@ use object_store::path::{Path, PathPart};
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 /// The directory value of the rows whose partition column is NULL.
-const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
+pub(crate) const NULL_PARTITION: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A place for tables: an object store, and the URL under which a session finds it.
 ///

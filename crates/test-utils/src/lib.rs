@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Which requests did a query send? | [`RequestCountingStore`] |
 //! | What happens when a request fails, is slow, or never returns? | [`FaultyStore`] |
-//! | How do I get a partitioned table to query? | [`Lake`], [`write_tpcds`] |
+//! | How do I get a partitioned table to query? | [`Lake`], [`TpcdsTable`] |
 //! | Are these the rows that I expected? | [`compare_rows`], [`sorted_rows`], [`ordered_rows`] |
 //! | How many partitions did the scan drop? | [`scan_metric`] |
 //!
@@ -25,4 +25,4 @@ pub use lake::{FileKind, Lake};
 pub use metrics::{node_metric, scan_metric};
 pub use request::{Request, RequestKind};
 pub use rows::{RowDifference, compare_rows, ordered_rows, sorted_rows};
-pub use tpcds::{Tpcds, write_tpcds};
+pub use tpcds::{TpcdsTable, TpcdsWritten};
