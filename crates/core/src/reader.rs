@@ -30,8 +30,7 @@ use crate::spec::PartitionBatch;
 #[async_trait]
 pub trait PartitionReader: Debug + Send + Sync {
     /// A source without partitions, whose schema is the file columns followed by the partition
-    /// columns, less what has been projected away. It takes projections to some of its columns, and
-    /// its `metrics` are one set, in which those of the scan are kept and read rows are counted.
+    /// columns, less what has been projected away. It takes projections to some of its columns.
     fn template(&self) -> &Arc<dyn DataSource>;
 
     /// The same reader with another template, derived from [`Self::template`].
@@ -76,7 +75,7 @@ pub struct ReadContext {
     pub concurrency: usize,
     /// How the rows are divided into units of work.
     pub division: Division,
-    /// Where to count files.
+    /// Where to count files, rows and whatever else shall be seen in `EXPLAIN ANALYZE`.
     pub metrics: ScanMetrics,
 }
 

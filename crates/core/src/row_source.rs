@@ -92,13 +92,14 @@ impl PartitionReader for RowSourceReader {
     async fn read(
         &self,
         partitions: PartitionBatch,
-        _context: &ReadContext,
+        context: &ReadContext,
     ) -> Result<Arc<dyn DataSource>> {
         let template = self.template.downcast_ref::<RowScan>();
         let template = template.ok_or_else(|| {
             internal_datafusion_err!("the template is not that of a RowSourceReader")
         })?;
         let mut scan = template.clone();
+        scan.metrics = context.metrics.set().clone();
         scan.partitions = (0..partitions.len())
             .map(|row| partitions.partition(row))
             .collect::<Result<_>>()?;

@@ -16,6 +16,7 @@ use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExecBuilder;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_partitioned_core::{
     ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
     PartitionPredicate, PartitionReader, PartitionScanBuilder, PartitionSpec, PartitionedOptions,
@@ -34,6 +35,11 @@ pub(crate) trait PartitionedTable: Send + Sync {
     fn schema(&self) -> &TableSchema;
 
     fn limits(&self) -> PartitionLimits;
+
+    /// Where a new scan counts what it does. `None` where its template has metrics of its own.
+    fn metrics(&self) -> Option<ExecutionPlanMetricsSet> {
+        None
+    }
 
     /// The columns behind the partition columns, which differ within a partition.
     fn trailing_columns(&self) -> Vec<Field> {
@@ -191,6 +197,9 @@ async fn plan_scan(
         .with_limits(limits)
         .with_fetch(wanted.limit)
         .with_order(order);
+    if let Some(metrics) = table.metrics() {
+        scan = scan.with_metrics(metrics);
+    }
     if let Some(projection) = wanted.projection {
         scan = scan.with_projection(projection);
     }

@@ -11,6 +11,7 @@ use datafusion::datasource::table_schema::TableSchema;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_partitioned_core::{PartitionCatalog, PartitionLimits, PartitionReader};
 
 use crate::plan::{PartitionedTable, WantedRows, scan, supported_filters, table_schema};
@@ -116,6 +117,11 @@ impl PartitionedTable for PartitionedSourceProvider {
 
     fn limits(&self) -> PartitionLimits {
         self.limits
+    }
+
+    /// All scans share the template.
+    fn metrics(&self) -> Option<ExecutionPlanMetricsSet> {
+        Some(ExecutionPlanMetricsSet::new())
     }
 
     async fn reader(

@@ -6,6 +6,7 @@ use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::Statistics;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::{PartitionLimits, PartitionScan, RowsNeeded};
 use crate::catalog::PartitionCatalog;
@@ -42,6 +43,7 @@ impl PartitionScanBuilder {
             .collect();
         Self {
             scan: PartitionScan {
+                metrics: reader.template().metrics(),
                 catalog,
                 reader,
                 predicate,
@@ -68,6 +70,13 @@ impl PartitionScanBuilder {
     /// is asked.
     pub fn with_statistics(mut self, statistics: Statistics) -> Self {
         self.scan.statistics = Some(Arc::new(statistics));
+        self
+    }
+
+    /// Sets where the scan counts what it does, and its reader through
+    /// [`ReadContext::metrics`](crate::ReadContext). Without it, the metrics of the template are shared.
+    pub fn with_metrics(mut self, metrics: ExecutionPlanMetricsSet) -> Self {
+        self.scan.metrics = metrics;
         self
     }
 

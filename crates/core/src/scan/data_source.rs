@@ -191,7 +191,7 @@ impl DataSource for PartitionScan {
     }
 
     fn metrics(&self) -> ExecutionPlanMetricsSet {
-        self.metrics_set()
+        self.metrics.clone()
     }
 
     fn try_swapping_with_projection(

@@ -47,7 +47,7 @@ impl Work {
     ) -> Self {
         Self {
             scan: scan.clone(),
-            metrics: ScanMetrics::new(&scan.metrics_set()),
+            metrics: ScanMetrics::new(&scan.metrics),
             share,
             taken,
             rows,
