@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -194,6 +195,7 @@ async fn plan_scan(
         .with_predicate(predicate)
         .with_statistics(statistics)
         .with_partitions(output_partitions(session, &estimate))
+        .with_known_partitions(estimate.values.as_ref().map(RecordBatch::num_rows))
         .with_limits(limits)
         .with_fetch(wanted.limit)
         .with_order(order);

@@ -13,6 +13,13 @@ use datafusion_partitioned_core::PartitionEstimate;
 /// No estimate is above this, since DataFusion multiplies those of both sides of a join.
 const MOST_ROWS: usize = 1 << 40;
 
+/// How many values a column of the files is taken to have, since no file is looked at.
+///
+/// DataFusion takes a column of which it knows nothing for a unique key, and a join on it with a
+/// dimension for as small as the dimension. The next join would then collect that result, and prune
+/// nothing of it. With few values the join is as large as the table.
+const ASSUMED_DISTINCT: usize = 1;
+
 /// The bytes that a value of variable width is taken to have.
 const ASSUMED_TEXT_WIDTH: usize = 20;
 
@@ -45,7 +52,10 @@ pub(crate) fn estimated_statistics(
     statistics.total_byte_size = precision(bytes);
 
     let file_columns = table.file_schema().fields().len();
-    let partition_columns = &mut statistics.column_statistics[file_columns..];
+    let (of_files, partition_columns) = statistics.column_statistics.split_at_mut(file_columns);
+    for column in of_files {
+        column.distinct_count = Precision::Inexact(ASSUMED_DISTINCT);
+    }
     // Without these, DataFusion takes a join on partition columns for one on a unique key, and its
     // result for a small table.
     for (column, distinct) in partition_columns.iter_mut().zip(&estimate.distinct) {
@@ -117,6 +127,15 @@ mod tests {
         assert_eq!(rows(None, Some(0)), Precision::Inexact(2));
         // What nobody knows is large.
         assert_eq!(rows(None, None), Precision::Inexact(11_184_810));
+    }
+
+    #[test]
+    fn a_column_of_the_files_is_no_unique_key() {
+        let statistics = estimated_statistics(&table(), &PartitionEstimate::default());
+        assert_eq!(
+            statistics.column_statistics[0].distinct_count,
+            Precision::Inexact(1)
+        );
     }
 
     #[test]
