@@ -8,11 +8,10 @@ use datafusion::arrow::array::{ArrayRef, Date32Array, Int32Array, RecordBatch, S
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::{Expr, col, lit};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::core::{
-    KeySet, KeySlot, KeyTuples, PartitionLayout, PartitionPredicate, PartitionSpec,
+    FilterKey, KeySet, KeySlot, KeyTuples, PartitionLayout, PartitionPredicate, PartitionSpec,
 };
 
 /// How many directory names, or partitions, a loop goes over.
@@ -102,7 +101,7 @@ fn evaluate(c: &mut Criterion) -> Result<()> {
         slot.publish(Arc::new(KeySet::Tuples(KeyTuples::new(keys))));
         let columns: Vec<_> = columns
             .iter()
-            .map(|index| Arc::new(Column::new("", *index)) as Arc<dyn PhysicalExpr>)
+            .map(|index| FilterKey::equal(Arc::new(Column::new("", *index))))
             .collect();
         let predicate = PartitionPredicate::all(&spec).with_keys(&columns, slot);
         assert_eq!(predicate.evaluate(&batch)?.keep.true_count(), 1000);

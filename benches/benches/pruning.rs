@@ -1,9 +1,9 @@
 //! How close pruning comes to a table that never had the other partitions.
 //!
 //! `cargo bench --workspace --bench pruning` measures queries that need one, three days, one hour of each
-//! day and all of 10,008 partitions, and a join that needs 31 of 1,825, each read by this project,
+//! day and all of 10,008 partitions, and joins that need 31 of 1,825, each read by this project,
 //! by DataFusion's `ListingTable`, and by the oracle: `ListingTable` over exactly the needed
-//! partitions. The lakes are Parquet files in a temporary directory. This project and the oracle take
+//! partitions. A join that needs all 1,825 is read with and without dynamic filters. The lakes are Parquet files in a temporary directory. This project and the oracle take
 //! turns, since their ratios are wanted: what criterion measures one after the other meets different moods of
 //! the machine.
 //!

@@ -29,11 +29,13 @@ pub enum Provider {
     Oracle,
     /// DataFusion's `ListingTable` over the whole table.
     Listing,
+    /// This project, without dynamic filters: the yardstick for what these cost.
+    Unfiltered,
 }
 
 impl Provider {
-    /// All of them, in the order of the report.
-    pub const ALL: [Self; 3] = [Self::Partitioned, Self::Oracle, Self::Listing];
+    /// Those of a query that needs a part of the table.
+    const OF_A_PART: [Self; 3] = [Self::Partitioned, Self::Oracle, Self::Listing];
 
     /// The name in the report.
     pub fn label(self) -> &'static str {
@@ -41,6 +43,7 @@ impl Provider {
             Self::Partitioned => "this project",
             Self::Oracle => "oracle",
             Self::Listing => "ListingTable",
+            Self::Unfiltered => "without dynamic filters",
         }
     }
 }
@@ -66,7 +69,7 @@ pub struct Case {
     pub name: String,
     /// The query.
     pub query: String,
-    /// Who is measured.
+    /// Who is measured; the second is the yardstick.
     pub providers: &'static [Provider],
     columns: &'static str,
     partitioned_by: &'static str,
@@ -115,9 +118,9 @@ impl Case {
             name,
             query: format!("SELECT count(*), sum(v) FROM fact{filter}"),
             providers: if tree == 0 {
-                &Provider::ALL[..2]
+                &Provider::OF_A_PART[..2]
             } else {
-                &Provider::ALL
+                &Provider::OF_A_PART
             },
             columns: "id BIGINT, v DOUBLE, day DATE, hour INT",
             partitioned_by: "day, hour",
@@ -148,9 +151,9 @@ impl Case {
         ])
     }
 
-    /// Writes the tables of a join that needs the days of one month, which are known when the
-    /// dimension has been read. There is one case for each place of the dimension.
-    pub async fn joins(lake: &Lake, sizes: Sizes) -> Result<[Self; 2]> {
+    /// Writes the tables of joins that need the days of one month, which are known when the dimension
+    /// has been read, and gives these joins, and one that needs all days.
+    pub async fn joins(lake: &Lake, sizes: Sizes) -> Result<Vec<Self>> {
         let first = MONTH.start - sizes.days / 2;
         let all = first..first + sizes.days;
         for (tree, days) in [("join", all.clone()), ("join_needed", MONTH)] {
@@ -162,22 +165,54 @@ impl Case {
         let file = "days.parquet";
         lake.put(file, FileKind::Parquet, &days).await?;
 
-        let case = |place, dimension| Self {
-            name: format!("{} of {} days, {place}", MONTH.len(), sizes.days),
-            query: "SELECT count(*), sum(v) FROM fact JOIN days ON fact.day = days.day \
-                    WHERE days.year = 2021 AND days.month = 7"
-                .to_owned(),
+        let month = "FROM days WHERE days.year = 2021 AND days.month = 7";
+        let inner = "FROM fact JOIN days ON fact.day = days.day \
+                     WHERE days.year = 2021 AND days.month = 7";
+        let shapes = [
+            ("joined", inner.to_owned()),
+            (
+                "semi join",
+                format!("FROM fact WHERE day IN (SELECT day {month})"),
+            ),
+            (
+                "left join from the dimension",
+                format!("FROM (SELECT day AS d {month}) LEFT JOIN fact ON day = d"),
+            ),
+            (
+                "between scalar subqueries",
+                format!(
+                    "FROM fact WHERE day BETWEEN (SELECT min(day) {month}) AND (SELECT max(day) {month})"
+                ),
+            ),
+        ];
+        let case = |name: String, from: &str, dimension| Self {
+            name,
+            query: format!("SELECT count(*), sum(v) {from}"),
             columns: "id BIGINT, v DOUBLE, day DATE",
             partitioned_by: "day",
-            providers: &Provider::ALL,
+            providers: &Provider::OF_A_PART,
             whole: "join",
             needed: "join_needed",
             dimension: Some(dimension),
         };
-        Ok([
-            case("joined in memory", Dimension::Memory(days)),
-            case("joined from Parquet", Dimension::Parquet(file)),
-        ])
+        let name = |how: &str| format!("{} of {} days, {how}", MONTH.len(), sizes.days);
+        let in_memory = case(name("joined in memory"), inner, Dimension::Memory(days));
+        let mut cases = vec![in_memory];
+        for (shape, from) in &shapes {
+            let name = name(&format!("{shape}, from Parquet"));
+            cases.push(case(name, from, Dimension::Parquet(file)));
+        }
+        // A condition that cannot be seen to hold always.
+        let from = "FROM fact JOIN days ON fact.day = days.day WHERE days.month > days.year - 9999";
+        cases.push(Self {
+            providers: &[Provider::Partitioned, Provider::Unfiltered],
+            ..case(
+                format!("all of {} days, joined", sizes.days),
+                from,
+                Dimension::Parquet(file),
+            )
+        });
+        Ok(cases)
     }
 
     /// A new session, with caches of its own, that has the tables of the case.
@@ -187,15 +222,21 @@ impl Case {
     pub async fn session(&self, lake: &Lake, provider: Provider) -> Result<SessionContext> {
         let ctx = SessionContext::new();
         let (ctx, tree, options) = match provider {
-            Provider::Partitioned => {
+            Provider::Partitioned | Provider::Unfiltered => {
                 let options = "OPTIONS ('connector' 'filesystem')";
                 (ctx.with_partitioned(), self.whole, options)
             }
             Provider::Oracle => (ctx, self.needed, ""),
             Provider::Listing => (ctx, self.whole, ""),
         };
-        if provider == Provider::Partitioned {
+        if matches!(provider, Provider::Partitioned | Provider::Unfiltered) {
             ctx.sql("SET partitioned.list_cache.ttl = '1h'").await?;
+        }
+        if provider == Provider::Unfiltered {
+            ctx.sql("SET partitioned.dynamic_filter.enabled = false")
+                .await?;
+            ctx.sql("SET datafusion.optimizer.enable_dynamic_filter_pushdown = false")
+                .await?;
         }
         lake.register(&ctx);
         match &self.dimension {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_plan::displayable;
-use datafusion::prelude::SessionConfig;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::core::PartitionScan;
-use datafusion_partitioned_test_utils::{node_metric, scan_metric};
+use datafusion_partitioned_test_utils::{RequestKind, node_metric, scan_metric};
 use insta::assert_snapshot;
 
 use crate::common::Fixture;
@@ -365,4 +366,49 @@ async fn a_scan_says_on_which_columns_it_takes_filters() {
     let scan = plan.downcast_ref::<DataSourceExec>().unwrap();
     let scan = scan.data_source().downcast_ref::<PartitionScan>().unwrap();
     assert_eq!(scan.accepted_filter_columns(), [0, 2]);
+}
+
+/// A sort with a limit says which rows it still needs: of CSV files too, and before they are opened.
+#[tokio::test]
+async fn filters_of_other_operators_choose_partitions_of_every_format() {
+    let fixture = Fixture::with_config(config().with_target_partitions(1));
+    for p in 0..50_i64 {
+        for file in 0..4 {
+            let key = format!("t/p={p}/{file}.csv");
+            fixture.put_ids(&key, &[p * 4 + file]).await;
+        }
+    }
+    fixture.create("t", "p BIGINT").await;
+    let sql = "SELECT id FROM t ORDER BY p + 1 DESC, id LIMIT 3";
+    let (rows, plan) = fixture.analyze(sql).await;
+    assert_eq!(rows, ["196", "197", "198"]);
+    let skipped = scan_metric(&plan, "files_pruned_dynamic");
+    assert_eq!(fixture.requests.count(RequestKind::Get) + skipped, 200);
+
+    fixture
+        .set("datafusion.optimizer.enable_dynamic_filter_pushdown", false)
+        .await;
+    let (off, plan) = fixture.analyze(sql).await;
+    assert_eq!(off, rows);
+    assert_eq!(scan_metric(&plan, "files_pruned_dynamic"), 0);
+}
+
+/// Without the rule of this project the filter of DataFusion's join reaches the catalog.
+#[tokio::test]
+async fn the_filter_of_a_hash_join_chooses_what_is_listed() {
+    let mut fixture = star(config()).await;
+    let state = fixture.ctx.state();
+    let rules = state.physical_optimizers().iter().cloned();
+    let others = rules.filter(|rule| rule.name() != "InsertDynamicPartitionFilter");
+    let state = SessionStateBuilder::new_from_existing(state.clone())
+        .with_physical_optimizer_rules(others.collect());
+    fixture.ctx = SessionContext::new_with_state(state.build());
+    for (enabled, scanned) in [(true, 2), (false, 60)] {
+        fixture
+            .set("partitioned.dynamic_filter.enabled", enabled)
+            .await;
+        let (rows, plan) = fixture.analyze(TUPLES).await;
+        assert_eq!(rows, ["202301", "202407"]);
+        assert_eq!(scan_metric(&plan, "partitions_scanned"), scanned);
+    }
 }

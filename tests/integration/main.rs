@@ -12,6 +12,7 @@ mod errors;
 mod execution;
 mod field_cases;
 mod formats;
+mod joins;
 mod known_counts;
 mod layouts;
 mod list_cache;

@@ -1,11 +1,16 @@
 //! [`DynamicPartitionFilter`]: the wire between the build side of a join and a partitioned scan.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
-use crate::key_set::KeySet;
+use crate::key_set::{Comparison, KeySet};
 
 /// A filter on partition columns whose keys only exist while the query runs (Flink:
 /// `DynamicFilteringData`).
@@ -24,15 +29,45 @@ use crate::key_set::KeySet;
 /// and takes none, so that it reads everything.
 #[derive(Debug)]
 pub struct DynamicPartitionFilter {
-    keys: Vec<Arc<dyn PhysicalExpr>>,
+    keys: Vec<FilterKey>,
     /// The slots of executions that have not ended, each with its context.
     offered: Mutex<Vec<(Weak<TaskContext>, Arc<KeySlot>)>>,
 }
 
+/// One column of the keys of a [`DynamicPartitionFilter`].
+#[derive(Debug, Clone)]
+pub struct FilterKey {
+    /// What is compared with the keys: an expression over the partition columns by their index in the
+    /// scan's `PartitionSpec`, mostly a bare column.
+    pub expr: Arc<dyn PhysicalExpr>,
+    /// How it has to compare to one of the keys.
+    pub comparison: Comparison,
+}
+
+impl FilterKey {
+    /// `expr` is equal to one of the keys.
+    pub fn equal(expr: Arc<dyn PhysicalExpr>) -> Self {
+        Self {
+            expr,
+            comparison: Comparison::Equal,
+        }
+    }
+}
+
+/// `day@0`, or with another comparison `day@0 >=`.
+impl fmt::Display for FilterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.expr)?;
+        match self.comparison {
+            Comparison::Equal => Ok(()),
+            comparison => write!(f, " {comparison}"),
+        }
+    }
+}
+
 impl DynamicPartitionFilter {
-    /// A filter whose tuples hold one value for each of `keys`: expressions over the partition
-    /// columns by their index in the scan's `PartitionSpec`, mostly bare columns.
-    pub fn new(keys: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+    /// A filter whose tuples hold one value for each of `keys`.
+    pub fn new(keys: Vec<FilterKey>) -> Self {
         Self {
             keys,
             offered: Mutex::default(),
@@ -40,13 +75,16 @@ impl DynamicPartitionFilter {
     }
 
     /// What the values of a key tuple are compared with.
-    pub fn keys(&self) -> &[Arc<dyn PhysicalExpr>] {
+    pub fn keys(&self) -> &[FilterKey] {
         &self.keys
     }
 
     /// A slot in which the caller will publish the keys of an execution with `context`.
     pub fn offer(&self, context: &Arc<TaskContext>) -> Arc<KeySlot> {
-        let slot = Arc::<KeySlot>::default();
+        let slot = Arc::new(KeySlot {
+            is_offered: true,
+            ..KeySlot::default()
+        });
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.retain(|(context, _)| context.strong_count() > 0);
         offered.push((Arc::downgrade(context), Arc::clone(&slot)));
@@ -78,7 +116,15 @@ impl DynamicPartitionFilter {
 #[derive(Debug, Default)]
 pub struct KeySlot {
     keys: OnceLock<Arc<KeySet>>,
+    is_offered: bool,
+    is_running: AtomicBool,
+    changed: Notify,
+    /// How many partitions, or directories that stand for all partitions below, the keys have dropped.
+    dropped: AtomicUsize,
 }
+
+/// How long the partitions of a plan may take to be opened one after the other.
+const TIME_TO_OPEN: Duration = Duration::from_millis(50);
 
 impl KeySlot {
     /// The keys, or `None` as long as they are not complete.
@@ -86,11 +132,45 @@ impl KeySlot {
         self.keys.get()
     }
 
+    /// Says that all of the operators that collect the keys have been opened, so that waiting for
+    /// them makes sense.
+    pub fn set_running(&self) {
+        self.is_running.store(true, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
     /// Publishes the complete keys. A producer that cannot complete them publishes
     /// [`KeySet::Unknown`]. Only the first call counts.
     pub fn publish(&self, keys: Arc<KeySet>) {
         // A second publication would be of the same execution and adds nothing.
         let _ = self.keys.set(keys);
+        self.changed.notify_waiters();
+    }
+
+    /// Counts what the keys have dropped.
+    pub(crate) fn add_dropped(&self, partitions: usize) {
+        self.dropped.fetch_add(partitions, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns once the keys are published. Without a producer it returns at once, and soon when a
+    /// part of it is not opened. The caller must set a limit: a producer can stop running.
+    pub async fn wait(&self) {
+        while self.is_offered && self.keys.get().is_none() {
+            // Made before looking, so that no change is missed.
+            let changed = self.changed.notified();
+            if self.keys.get().is_some() {
+                return;
+            }
+            if self.is_running.load(Ordering::Acquire) {
+                changed.await;
+            } else if timeout(TIME_TO_OPEN, changed).await.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -129,5 +209,20 @@ mod tests {
         drop(context);
         filter.offer(&Arc::new(TaskContext::default()));
         assert_eq!(filter.offered.lock().unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_a_producer_that_runs_is_waited_for() {
+        KeySlot::default().wait().await;
+        let context = Arc::new(TaskContext::default());
+        let slot = DynamicPartitionFilter::new(vec![]).offer(&context);
+        slot.wait().await;
+        assert!(slot.keys().is_none());
+        slot.set_running();
+        let mut waiting = Box::pin(slot.wait());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        slot.publish(Arc::new(KeySet::Unknown));
+        waiting.await;
+        slot.wait().await;
     }
 }

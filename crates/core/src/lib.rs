@@ -41,6 +41,7 @@ mod options;
 mod order;
 mod predicate;
 mod reader;
+mod report;
 mod rewrite;
 mod scan;
 mod spec;
@@ -49,10 +50,10 @@ mod text_filtered;
 mod units;
 
 pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
-pub use dynamic_filter::{DynamicPartitionFilter, KeySlot};
+pub use dynamic_filter::{DynamicPartitionFilter, FilterKey, KeySlot};
 pub use error::PartitionError;
 pub use execution::Executions;
-pub use key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
+pub use key_set::{Comparison, KeyBounds, KeyColumn, KeySet, KeyTuples, normalize_keys};
 pub use layout::{
     DEFAULT_PARTITION_NAME, Mismatch, ParsedLevel, PartitionLayout, escape_path_name,
     unescape_path_name,
@@ -62,9 +63,10 @@ pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use order::PartitionOrder;
 pub use predicate::{PartitionPredicate, Pruned};
 pub use reader::{Division, PartitionReader, ReadContext};
+pub use report::{FilterReport, PartitionReports, ScanReport};
 pub use rewrite::rewrite_columns;
 pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded, ScanMetrics};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;
-pub use units::{ByteSize, TimeToLive};
+pub use units::{ByteSize, TimeSpan};

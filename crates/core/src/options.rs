@@ -2,25 +2,35 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::time::Duration;
 
 use datafusion::common::config::{
     ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions, Visit,
 };
 use datafusion::common::{Result, config_namespace};
 
-use crate::units::{ByteSize, TimeToLive};
+use crate::units::{ByteSize, TimeSpan};
 
 config_namespace! {
     /// Options of dynamic partition filters: `partitioned.dynamic_filter.*`.
     pub struct DynamicFilterOptions {
-        /// Whether joins push the keys of their build side into the partitioned scan of their
-        /// probe side. Default: true
+        /// Whether partitions are chosen by what only becomes known while the query runs: the keys of
+        /// one side of a join, and the dynamic filters of DataFusion's own operators. Default: true
         pub enabled: bool, default = true
 
-        /// How many distinct key tuples a filter keeps exactly. A build side with more of them
-        /// is described by the smallest and largest value of each key column instead, which
-        /// prunes less. 0 keeps no tuples at all. Default: 100000
+        /// How many distinct key tuples a filter keeps exactly. When there are more, it keeps the
+        /// values of each key column by itself, and of a column with more values than this the
+        /// smallest and the largest, which prunes less. 0 keeps bounds alone. Default: 100000
         pub max_keys: usize, default = 100_000
+
+        /// How many bytes the exact keys of a filter may take, such as `512K` or `32M`, before it
+        /// keeps less, as with `max_keys`. Default: 32M
+        pub max_bytes: ByteSize, default = ByteSize::new(32 << 20)
+
+        /// How long a scan waits for keys that are still being collected, such as `500ms` or `10s`,
+        /// where the operators that collect them run by themselves. After that it reads what the keys
+        /// known by then leave. 0 does not wait. Default: 10s
+        pub wait: TimeSpan, default = TimeSpan::new(Duration::from_secs(10))
     }
 }
 
@@ -30,7 +40,7 @@ config_namespace! {
         /// How old a remembered listing may be to be used instead of a request, such as `30s`,
         /// `5m` or `1h`. Files that have come or gone since then are not noticed, so that an answer
         /// can be out of date. 0 neither uses nor remembers listings. Default: 0s
-        pub ttl: TimeToLive, default = TimeToLive::default()
+        pub ttl: TimeSpan, default = TimeSpan::default()
 
         /// How many bytes the remembered listings of the session may take, such as `512K`, `100M`
         /// or `2G`. The least recently used ones give way; a listing that is larger by itself is

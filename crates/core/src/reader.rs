@@ -11,6 +11,7 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion::prelude::SessionConfig;
 
 use crate::catalog::ListingContext;
+use crate::predicate::PartitionPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
 
@@ -71,6 +72,9 @@ pub struct ReadContext {
     pub concurrency: usize,
     /// How the rows are divided into units of work.
     pub division: Division,
+    /// What may come to drop partitions until they are read. It is of use to ask before something of a
+    /// partition is opened, and to leave it out then; if it is read all the same, that does no harm.
+    pub still_wanted: Option<PartitionPredicate>,
     /// Where to count files.
     pub metrics: ScanMetrics,
 }

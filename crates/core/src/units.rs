@@ -9,15 +9,15 @@ use datafusion::arrow::compute::kernels::cast_utils::{
 use datafusion::common::{Result, config_datafusion_err, config_field};
 use datafusion::prelude::SessionContext;
 
-/// For how long something that was remembered may be used.
+/// A length of time.
 ///
 /// Written as an SQL interval without months: `30s`, `5m`, `1h 30m`, `250 milliseconds`. A number
 /// without a unit means seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct TimeToLive(Duration);
+pub struct TimeSpan(Duration);
 
-impl TimeToLive {
-    /// For as long as `duration`; zero is never.
+impl TimeSpan {
+    /// That long.
     pub fn new(duration: Duration) -> Self {
         Self(duration)
     }
@@ -27,7 +27,7 @@ impl TimeToLive {
         self.0
     }
 
-    /// Whether nothing that was remembered may be used.
+    /// Whether it is no time at all.
     pub fn is_zero(self) -> bool {
         self.0.is_zero()
     }
@@ -53,7 +53,7 @@ impl TimeToLive {
 }
 
 /// In seconds, `90s`, with as many decimals as it takes.
-impl fmt::Display for TimeToLive {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.as_secs())?;
         if self.0.subsec_nanos() > 0 {
@@ -64,7 +64,7 @@ impl fmt::Display for TimeToLive {
     }
 }
 
-config_field!(TimeToLive, value => Self::parse(value)?);
+config_field!(TimeSpan, value => Self::parse(value)?);
 
 /// A number of bytes, written as DataFusion writes its limits: `512K`, `1.5M`, `2G`, `0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn durations_are_sql_intervals_of_fixed_length() {
-        let parse = |text: &str| TimeToLive::parse(text).map(TimeToLive::duration);
+        let parse = |text: &str| TimeSpan::parse(text).map(TimeSpan::duration);
         let seconds = [
             ("0", 0),
             ("0s", 0),
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn what_is_shown_can_be_set() {
         for text in ["0s", "90s", "0.25s"] {
-            let parsed = TimeToLive::parse(text).unwrap();
+            let parsed = TimeSpan::parse(text).unwrap();
             assert_eq!(parsed.to_string(), text);
         }
         for text in ["0", "2G", "64M", "1536M", "1.5K", "100K"] {

@@ -43,6 +43,7 @@
 //! | [`dynamic_filter`] | the optimizer rule for joins |
 //! | [`table`] | partitioned tables of files |
 
+mod partition_report;
 mod session;
 
 /// What most programs need.

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::catalog::TableProviderFactory;
+use datafusion::catalog::{TableFunction, TableProviderFactory};
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
-use datafusion_partitioned_core::PartitionedOptions;
+use datafusion_partitioned_core::{PartitionReports, PartitionedOptions};
 use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
 use datafusion_partitioned_table::{
     DeclineUnsafeAggregateFilters, EqualityChainPlanner, FilesystemConnector,
     KeepSmallScansTogether, MetadataAnswers,
 };
+
+use crate::partition_report::PartitionReport;
 
 /// Extends a session by partitioned tables.
 ///
@@ -67,10 +69,18 @@ pub trait PartitionedSession {
     /// The listings that queries of this session remember and use when
     /// `partitioned.list_cache.ttl` is above zero. `None` in a session that was not extended.
     fn listing_cache(&self) -> Option<Arc<ListingCache>>;
+
+    /// What the partitioned scans of the session's last query have done: also the table function
+    /// `partition_report()`. `None` in a session that was not extended.
+    fn partition_reports(&self) -> Option<Arc<PartitionReports>>;
 }
 
 impl PartitionedSession for SessionContext {
     fn listing_cache(&self) -> Option<Arc<ListingCache>> {
+        self.state_ref().read().config().get_extension()
+    }
+
+    fn partition_reports(&self) -> Option<Arc<PartitionReports>> {
         self.state_ref().read().config().get_extension()
     }
 }
@@ -88,6 +98,13 @@ impl PartitionedSessionExt for SessionStateBuilder {
     fn with_partitioned_connectors(mut self, registry: &Arc<ConnectorRegistry>) -> Self {
         let config = self.config().get_or_insert_default();
         add_options(config);
+
+        let function =
+            TableFunction::new(PartitionReport::NAME.to_owned(), Arc::new(PartitionReport));
+        self.table_functions()
+            .get_or_insert_with(HashMap::new)
+            .entry(PartitionReport::NAME.to_owned())
+            .or_insert_with(|| Arc::new(function));
 
         let factories = self
             .table_factories()
@@ -128,10 +145,13 @@ fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
 
 type Rules = [Arc<dyn PhysicalOptimizerRule + Send + Sync>];
 
-/// Adds the session options and the listing cache.
+/// Adds the session options, the listing cache and the reports of scans.
 fn add_options(config: &mut SessionConfig) {
     if config.get_extension::<ListingCache>().is_none() {
         config.set_extension(Arc::new(ListingCache::default()));
+    }
+    if config.get_extension::<PartitionReports>().is_none() {
+        config.set_extension(Arc::new(PartitionReports::default()));
     }
     let extensions = &mut config.options_mut().extensions;
     if extensions.get::<PartitionedOptions>().is_none() {

@@ -1,31 +1,42 @@
 //! Collects distinct key tuples within bounded memory.
 
-use std::sync::Arc;
-
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::functions_aggregate::min_max::{MaxAccumulator, MinAccumulator};
-use datafusion::logical_expr::{Accumulator, EmitTo};
-use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
-use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use datafusion_partitioned_core::{KeyBounds, KeySet, KeyTuples};
+use datafusion::logical_expr::EmitTo;
+use datafusion::physical_plan::aggregates::group_values::GroupValues;
+use datafusion_partitioned_core::{KeySet, KeyTuples};
 
-/// Key tuples, exactly as long as there are few enough of them and memory is granted, then as
-/// bounds of each column, then not at all.
+use crate::column::{ColumnAccumulator, distinct_tuples};
+
+/// Key tuples, exactly as long as there are few enough of them and memory is granted, then the
+/// distinct values of each column, then bounds, then nothing.
 pub(crate) struct KeyAccumulator {
     types: Vec<DataType>,
-    max_keys: usize,
+    limits: KeyLimits,
     reservation: MemoryReservation,
     state: State,
 }
 
+/// How much may be known exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyLimits {
+    /// The number of distinct tuples, or values of a column.
+    pub(crate) keys: usize,
+    /// Their size in memory.
+    pub(crate) bytes: usize,
+}
+
+impl KeyLimits {
+    /// Nothing is known exactly.
+    pub(crate) const NONE: Self = Self { keys: 0, bytes: 0 };
+}
+
 enum State {
     Tuples(Box<dyn GroupValues>),
-    Bounds(Vec<BoundsAccumulator>),
-    Unknown,
+    Columns(Vec<ColumnAccumulator>),
 }
 
 /// What an update has done to the precision of the keys.
@@ -37,22 +48,29 @@ pub(crate) enum Updated {
 
 impl KeyAccumulator {
     /// Collects tuples of `types`, whose memory is taken from `reservation`.
-    pub(crate) fn try_new(
+    pub(crate) fn tuples(
         types: Vec<DataType>,
-        max_keys: usize,
+        limits: KeyLimits,
         reservation: MemoryReservation,
     ) -> Result<Self> {
-        let fields: Vec<_> = types
-            .iter()
-            .map(|data_type| Field::new("key", data_type.clone(), true))
-            .collect();
-        let groups = new_group_values(Arc::new(Schema::new(fields)), &GroupOrdering::None)?;
+        let state = State::Tuples(distinct_tuples(&types)?);
         Ok(Self {
             types,
-            max_keys,
+            limits,
             reservation,
-            state: State::Tuples(groups),
+            state,
         })
+    }
+
+    /// Collects the bounds of each of the columns.
+    pub(crate) fn bounds(types: Vec<DataType>, reservation: MemoryReservation) -> Self {
+        let columns = types.iter().map(ColumnAccumulator::bounds).collect();
+        Self {
+            types,
+            limits: KeyLimits::NONE,
+            reservation,
+            state: State::Columns(columns),
+        }
     }
 
     /// Adds one tuple for each row of `keys`.
@@ -60,36 +78,60 @@ impl KeyAccumulator {
         match &mut self.state {
             State::Tuples(groups) => {
                 groups.intern(keys, &mut vec![])?;
-                let fits = groups.len() <= self.max_keys
+                let fits = groups.len() <= self.limits.keys
+                    && groups.size() <= self.limits.bytes
                     && self.reservation.try_resize(groups.size()).is_ok();
                 if fits {
                     return Ok(Updated::Kept);
                 }
                 let tuples = groups.emit(EmitTo::All)?;
                 self.reservation.free();
-                self.state = bounds_of(&self.types, &tuples);
+                self.state = State::Columns(self.columns()?);
+                self.update_columns(&tuples)?;
                 Ok(Updated::Degraded)
             }
-            State::Bounds(bounds) => {
-                let updated: Result<()> = bounds
-                    .iter_mut()
-                    .zip(keys)
-                    .try_for_each(|(b, keys)| b.update(keys));
-                if updated.is_ok() {
-                    return Ok(Updated::Kept);
-                }
-                self.state = State::Unknown;
-                Ok(Updated::Degraded)
-            }
-            State::Unknown => Ok(Updated::Kept),
+            State::Columns(_) => self.update_columns(keys),
         }
+    }
+
+    /// What follows when the tuples are too many: a single column has as many values.
+    fn columns(&self) -> Result<Vec<ColumnAccumulator>> {
+        match &self.types[..] {
+            [data_type] => Ok(vec![ColumnAccumulator::bounds(data_type)]),
+            types => types.iter().map(ColumnAccumulator::values).collect(),
+        }
+    }
+
+    fn update_columns(&mut self, keys: &[ArrayRef]) -> Result<Updated> {
+        let State::Columns(columns) = &mut self.state else {
+            return Ok(Updated::Kept);
+        };
+        let limits = KeyLimits {
+            keys: self.limits.keys,
+            bytes: self.limits.bytes / columns.len().max(1),
+        };
+        let mut updated = Updated::Kept;
+        for (column, keys) in columns.iter_mut().zip(keys) {
+            if column.update(keys, limits)? == Updated::Degraded {
+                updated = Updated::Degraded;
+            }
+        }
+        let size = columns.iter().map(ColumnAccumulator::size).sum();
+        if self.reservation.try_resize(size).is_err() {
+            columns
+                .iter_mut()
+                .try_for_each(ColumnAccumulator::degrade)?;
+            self.reservation.free();
+            updated = Updated::Degraded;
+        }
+        Ok(updated)
     }
 
     /// The number of distinct tuples, if they are known.
     pub(crate) fn len(&self) -> Option<usize> {
         match &self.state {
             State::Tuples(groups) => Some(groups.len()),
-            _ => None,
+            State::Columns(_) => None,
         }
     }
 
@@ -98,7 +140,7 @@ impl KeyAccumulator {
         self.reservation.size()
     }
 
-    /// The keys, which keep the memory reserved as long as they live.
+    /// The keys. Tuples keep the memory reserved as long as they live.
     pub(crate) fn finish(self) -> Result<KeySet> {
         match self.state {
             State::Tuples(mut groups) => {
@@ -112,77 +154,36 @@ impl KeyAccumulator {
                     KeyTuples::new(keys).with_reservation(self.reservation),
                 ))
             }
-            State::Bounds(bounds) => {
-                let bounds = bounds
-                    .into_iter()
-                    .map(BoundsAccumulator::finish)
-                    .collect::<Result<_>>();
-                Ok(bounds.map_or(KeySet::Unknown, KeySet::Bounds))
+            State::Columns(columns) => {
+                let columns = columns.into_iter();
+                let columns = columns.map(|column| column.finish(&self.reservation));
+                Ok(KeySet::Columns(columns.collect::<Result<_>>()?))
             }
-            State::Unknown => Ok(KeySet::Unknown),
         }
-    }
-}
-
-/// Starts bounds with the tuples so far; types without an order have none.
-fn bounds_of(types: &[DataType], tuples: &[ArrayRef]) -> State {
-    let bounds: Result<Vec<_>> = types
-        .iter()
-        .zip(tuples)
-        .map(|(data_type, keys)| {
-            let mut bounds = BoundsAccumulator::try_new(data_type)?;
-            bounds.update(keys)?;
-            Ok(bounds)
-        })
-        .collect();
-    bounds.map_or(State::Unknown, State::Bounds)
-}
-
-/// The smallest and the largest value of one key column.
-struct BoundsAccumulator {
-    min: MinAccumulator,
-    max: MaxAccumulator,
-    has_null: bool,
-}
-
-impl BoundsAccumulator {
-    fn try_new(data_type: &DataType) -> Result<Self> {
-        Ok(Self {
-            min: MinAccumulator::try_new(data_type)?,
-            max: MaxAccumulator::try_new(data_type)?,
-            has_null: false,
-        })
-    }
-
-    fn update(&mut self, keys: &ArrayRef) -> Result<()> {
-        self.has_null |= keys.null_count() > 0;
-        self.min.update_batch(std::slice::from_ref(keys))?;
-        self.max.update_batch(std::slice::from_ref(keys))
-    }
-
-    fn finish(mut self) -> Result<KeyBounds> {
-        let (min, max) = (self.min.evaluate()?, self.max.evaluate()?);
-        Ok(KeyBounds {
-            range: (!min.is_null() && !max.is_null()).then_some((min, max)),
-            has_null: self.has_null,
-        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use datafusion::arrow::array::{Int32Array, StringArray};
     use datafusion::common::ScalarValue;
     use datafusion::execution::memory_pool::{
         GreedyMemoryPool, MemoryConsumer, MemoryPool, UnboundedMemoryPool,
     };
 
+    use datafusion_partitioned_core::KeyColumn;
+
     use super::*;
 
     fn accumulator(max_keys: usize, pool: &Arc<dyn MemoryPool>) -> KeyAccumulator {
         let reservation = MemoryConsumer::new("test").register(pool);
-        KeyAccumulator::try_new(vec![DataType::Int32, DataType::Utf8], max_keys, reservation)
-            .unwrap()
+        let limits = KeyLimits {
+            keys: max_keys,
+            bytes: 1 << 20,
+        };
+        KeyAccumulator::tuples(vec![DataType::Int32, DataType::Utf8], limits, reservation).unwrap()
     }
 
     fn keys(values: &[(Option<i32>, &str)]) -> Vec<ArrayRef> {
@@ -207,32 +208,48 @@ mod tests {
         assert_eq!(pool.reserved(), 0);
     }
 
+    fn columns(accumulator: KeyAccumulator) -> Vec<KeyColumn> {
+        match accumulator.finish().unwrap() {
+            KeySet::Columns(columns) => columns,
+            other => panic!("expected columns, not {other}"),
+        }
+    }
+
     #[test]
-    fn too_many_keys_become_bounds() {
+    fn too_many_tuples_become_values_and_too_many_values_bounds() {
         let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
         let mut accumulator = accumulator(2, &pool);
         accumulator
             .update(&keys(&[(Some(5), "b"), (Some(7), "c")]))
             .unwrap();
-        assert_eq!(
-            accumulator.update(&keys(&[(None, "a")])).unwrap(),
-            Updated::Degraded
-        );
+        let updated = accumulator.update(&keys(&[(None, "b")])).unwrap();
+        assert_eq!(updated, Updated::Degraded);
         accumulator.update(&keys(&[(Some(9), "b")])).unwrap();
-        let KeySet::Bounds(bounds) = accumulator.finish().unwrap() else {
-            panic!("expected bounds");
+        let columns = columns(accumulator);
+        let [KeyColumn::Bounds(numbers), KeyColumn::Values(texts)] = &columns[..] else {
+            panic!("expected bounds and values");
         };
-        let range = |min, max| Some((min, max));
         assert_eq!(
-            bounds[0].range,
-            range(ScalarValue::from(5), ScalarValue::from(9))
+            numbers.range,
+            Some((ScalarValue::from(5), ScalarValue::from(9)))
         );
-        assert_eq!(
-            bounds[1].range,
-            range(ScalarValue::from("a"), ScalarValue::from("c"))
-        );
-        assert_eq!((bounds[0].has_null, bounds[1].has_null), (true, false));
+        assert!(numbers.has_null);
+        assert_eq!(texts.len(), 2);
+        assert!(pool.reserved() > 0);
+        drop(columns);
         assert_eq!(pool.reserved(), 0);
+    }
+
+    #[test]
+    fn too_many_bytes_are_as_too_many_keys() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(UnboundedMemoryPool::default());
+        let reservation = MemoryConsumer::new("test").register(&pool);
+        let limits = KeyLimits { keys: 10, bytes: 0 };
+        let mut accumulator =
+            KeyAccumulator::tuples(vec![DataType::Int32], limits, reservation).unwrap();
+        let numbers = keys(&[(Some(5), "")]).swap_remove(0);
+        assert_eq!(accumulator.update(&[numbers]).unwrap(), Updated::Degraded);
+        assert!(matches!(columns(accumulator)[..], [KeyColumn::Bounds(_)]));
     }
 
     #[test]
@@ -243,6 +260,10 @@ mod tests {
             accumulator.update(&keys(&[(Some(5), "b")])).unwrap(),
             Updated::Degraded
         );
-        assert!(matches!(accumulator.finish().unwrap(), KeySet::Bounds(_)));
+        let columns = columns(accumulator);
+        assert!(matches!(
+            columns[..],
+            [KeyColumn::Bounds(_), KeyColumn::Bounds(_)]
+        ));
     }
 }

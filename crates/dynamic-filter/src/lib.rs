@@ -20,12 +20,20 @@
 //! rows are the same.
 
 mod accumulator;
+mod collection;
 mod collector;
+mod column;
+mod domain;
+mod early;
+mod join;
 mod key_path;
+mod producer;
 mod rule;
 mod subquery;
+mod transparent;
 
-pub use collector::PartitionKeyCollectorExec;
+pub use collector::{KeyMatching, PartitionKeyCollectorExec};
 pub use datafusion_partitioned_core::DynamicPartitionFilter;
+pub use early::StartEarlyExec;
 pub use rule::InsertDynamicPartitionFilter;
 pub use subquery::PushSubqueryFilter;

@@ -2,27 +2,45 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{NullEquality, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, replace_children_if_necessary};
-use datafusion_partitioned_core::{DynamicPartitionFilter, PartitionedOptions};
+use datafusion_partitioned_core::{Comparison, DynamicPartitionFilter, PartitionedOptions};
 
-use crate::collector::PartitionKeyCollectorExec;
-use crate::key_path::{Keys, Target, attach_dynamic_filter, attach_to_scans};
+use crate::collector::{KeyMatching, PartitionKeyCollectorExec};
+use crate::early::StartEarlyExec;
+use crate::join::{Condition, Join, Side};
+use crate::key_path::{Target, attach_dynamic_filters, attach_to_scans};
+use crate::producer::Producer;
 
-/// Connects hash joins to the partitioned scans of their probe side.
+/// Connects joins to the partitioned scans of one side, from which they leave out what finds no
+/// match on the other.
 ///
-/// A join qualifies when it returns no probe row that finds no match (inner, left, left semi, right
-/// semi, left anti and left mark joins, null-aware ones excepted) and some of its probe keys depend
-/// on partition columns alone, also through projections, renames, casts, filters, unions,
-/// repartitioning and other joins.
+/// | join | keys come from | go to | when |
+/// |---|---|---|---|
+/// | hash join | the build side, left | the probe side, right | the build side is read first |
+/// | nested-loop join | the left side | the right side | the left side is read first |
+/// | sort-merge join | the smaller side | the other | [`StartEarlyExec`] runs the sort of the smaller side first, and the scan waits for it |
+///
+/// The side that keys go to must not be preserved: rows of it that find no match must have no part in
+/// the result. So an inner or semi join qualifies, and an outer, anti or mark join by the side that
+/// it does not return whole. Of equal keys the tuples are collected, of comparisons such as
+/// `t.day BETWEEN d.first AND d.last` the bounds.
+///
+/// Some of these conditions must depend on partition columns alone, also through projections,
+/// renames, casts, filters, unions, repartitioning, sorts, groups that have the key in common,
+/// windows that are partitioned by it, and other joins, also across the equality of their keys:
+/// `a.k = b.k AND b.k = c.k` lets `c` choose partitions of `a` and of `b`.
+///
+/// A side that is a whole table, with no fewer rows than there are partitions, chooses none.
 ///
 /// ```text
 /// HashJoinExec: on=[(d_date_sk, ss_sold_date_sk)]     HashJoinExec: on=[(d_date_sk, ss_sold_date_sk)]
@@ -69,45 +87,87 @@ impl PhysicalOptimizerRule for InsertDynamicPartitionFilter {
 
 /// The join `plan` with dynamic filters, if it is one that can have some.
 fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
+    let Some(join) = Join::of(plan) else {
         return Ok(None);
     };
-    let (_, returns_only_matching_probe_rows) = join.join_type().on_lr_is_preserved();
-    if !returns_only_matching_probe_rows || join.null_aware {
+    if has_collector(join.left) || has_collector(join.right) {
         return Ok(None);
     }
-    if has_collector(join.left()) {
+    if join.reads_left_first {
+        return connect_side(plan, &join, Side::Right, &Producer::of(join.left));
+    }
+    let sides = [Side::Left, Side::Right].map(|side| (side, Producer::of(join.input(side))));
+    let [left, right] = &sides;
+    let smaller_first = match (left.1.rows, right.1.rows) {
+        (Some(left_rows), Some(right_rows)) if right_rows < left_rows => [right, left],
+        (None, Some(_)) => [right, left],
+        _ => [left, right],
+    };
+    for (side, producer) in smaller_first {
+        // Without a sort nothing would read the side to its end before the join does.
+        if is_sorted_here(join.input(*side))
+            && let Some(connected) = connect_side(plan, &join, side.other(), producer)?
+        {
+            return Ok(Some(connected));
+        }
+    }
+    Ok(None)
+}
+
+/// `plan`, which is `join`, with the scans of its side `consumer` connected to the other one.
+fn connect_side(
+    plan: &Arc<dyn ExecutionPlan>,
+    join: &Join<'_>,
+    consumer: Side,
+    producer: &Producer,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !join.needs_match(consumer) {
         return Ok(None);
     }
+    let mut conditions = join.conditions(consumer);
+    if join.is_null_aware {
+        conditions.truncate(1);
+    }
+    let keys = conditions.iter().map(|c| Some(Arc::clone(&c.consumer)));
     let mut targets = vec![];
-    let probe = attach_to_scans(join.right(), &probe_keys(join)?, &mut |scan, keys| {
-        attach_dynamic_filter(scan, keys, &mut targets)
+    let mut useless = vec![];
+    let consumed = attach_to_scans(join.input(consumer), &keys.collect(), &mut |scan, keys| {
+        let targets = match producer.may_prune(scan) {
+            true => &mut targets,
+            false => &mut useless,
+        };
+        attach_dynamic_filters(scan, keys, &conditions, targets)
+            .filter(|_| producer.may_prune(scan))
     })?;
-    let Some(probe) = probe else {
-        return Ok(None);
+    let covering = targets
+        .iter()
+        .chain(&useless)
+        .filter(|target| target.is_equality() && target.conditions.len() == join.keys());
+    let covers_all_scans = covering.count() == count_leaves(join.input(consumer));
+    let Some(consumed) = consumed else {
+        let is_own = plan.is::<HashJoinExec>() && covers_all_scans;
+        return is_own.then(|| without_own_filter(plan)).transpose();
     };
-    let covers_all_scans = targets.len() == count_leaves(join.right())
-        && targets
-            .iter()
-            .all(|target| target.keys.len() == join.on().len());
-    let build = group_by_keys(targets).into_iter().try_fold(
-        Arc::clone(join.left()),
-        |build, (keys, filters)| {
-            let keys = keys
-                .iter()
-                .map(|key| Arc::clone(&join.on()[*key].0))
-                .collect::<Vec<_>>();
-            insert_collector(&build, &|input| {
-                Arc::new(PartitionKeyCollectorExec::new(
-                    input,
-                    keys.clone(),
-                    join.null_equality(),
-                    filters.clone(),
-                ))
-            })
-        },
-    )?;
-    let connected = replace_children_if_necessary(Arc::clone(plan), vec![build, probe])?;
+    let mut produced = Arc::clone(join.input(consumer.other()));
+    for (indexes, filters) in group_by_conditions(targets) {
+        let collected: Vec<&Condition> = indexes.iter().map(|index| &conditions[*index]).collect();
+        produced = insert_collector(&produced, &|input| {
+            Arc::new(PartitionKeyCollectorExec::new(
+                input,
+                collected.iter().map(|c| Arc::clone(&c.producer)).collect(),
+                matching(join, &collected),
+                filters.clone(),
+            ))
+        })?;
+    }
+    if !join.reads_left_first {
+        produced = Arc::new(StartEarlyExec::new(produced));
+    }
+    let children = match consumer {
+        Side::Left => vec![consumed, produced],
+        Side::Right => vec![produced, consumed],
+    };
+    let connected = replace_children_if_necessary(Arc::clone(plan), children)?;
     if covers_all_scans {
         without_own_filter(&connected).map(Some)
     } else {
@@ -115,9 +175,23 @@ fn connect(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan
     }
 }
 
+/// How `join` compares the collected keys.
+fn matching(join: &Join<'_>, collected: &[&Condition]) -> KeyMatching {
+    let is_range = |c: &&Condition| c.comparison != Comparison::Equal;
+    if collected.iter().any(is_range) {
+        KeyMatching::Range
+    } else if join.is_null_aware {
+        KeyMatching::NotIn
+    } else if join.null_equality == NullEquality::NullEqualsNull {
+        KeyMatching::NotDistinct
+    } else {
+        KeyMatching::Equal
+    }
+}
+
 /// The join `plan` with a filter of DataFusion's kind that no scan knows, so that it neither makes
-/// one nor computes it. Where all scans of the probe side have partition filters on all keys,
-/// another filter on the same keys would only be evaluated for each file in vain, and hold up the
+/// one nor computes it. Where all scans of the probe side have partition filters on all keys, or none
+/// because that is of no use, another filter on the same keys would only be evaluated for each file in vain, and hold up the
 /// join until all partitions of its build side are read.
 fn without_own_filter(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
@@ -146,39 +220,27 @@ fn count_leaves(plan: &Arc<dyn ExecutionPlan>) -> usize {
 /// Whether the rule has been here before.
 fn has_collector(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<PartitionKeyCollectorExec>()
+        || plan.is::<StartEarlyExec>()
         || (moves_rows(plan) && plan.children().into_iter().any(has_collector))
 }
 
-/// The probe side of each pair of the join's keys, where both sides have the same type, so that
-/// equal values have equal representations.
-fn probe_keys(join: &HashJoinExec) -> Result<Keys> {
-    let (build, probe) = (join.left().schema(), join.right().schema());
-    join.on()
-        .iter()
-        .map(
-            |(build_key, probe_key): &(Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>)| {
-                let same_type = build_key.data_type(&build)? == probe_key.data_type(&probe)?;
-                Ok(same_type.then(|| Arc::clone(probe_key)))
-            },
-        )
-        .collect()
-}
-
-/// One entry for each distinct list of keys: scans that want the same tuples share a collector.
-fn group_by_keys(targets: Vec<Target>) -> Vec<(Vec<usize>, Vec<Arc<DynamicPartitionFilter>>)> {
+/// One entry for each distinct list of conditions: scans that want the same keys share a collector.
+fn group_by_conditions(
+    targets: Vec<Target>,
+) -> Vec<(Vec<usize>, Vec<Arc<DynamicPartitionFilter>>)> {
     let mut groups: Vec<(Vec<usize>, Vec<Arc<DynamicPartitionFilter>>)> = vec![];
-    for Target { keys, filter } in targets {
-        match groups.iter_mut().find(|(group, _)| *group == keys) {
+    for Target { conditions, filter } in targets {
+        match groups.iter_mut().find(|(group, _)| *group == conditions) {
             Some((_, filters)) => filters.push(filter),
-            None => groups.push((keys, vec![filter])),
+            None => groups.push((conditions, vec![filter])),
         }
     }
     groups
 }
 
-/// `plan` with a collector below the operators that only move rows between partitions. Below them
-/// its keys are complete as soon as anything of the build side is; above a repartitioning only
-/// when all of its partitions have been read.
+/// `plan` with a collector below the operators that only move rows, between partitions or within
+/// them. Below them its keys are complete as soon as anything of the side is; above a repartitioning
+/// only when all of its partitions have been read.
 fn insert_collector(
     plan: &Arc<dyn ExecutionPlan>,
     collector: &dyn Fn(Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan>,
@@ -194,5 +256,15 @@ fn insert_collector(
 }
 
 fn moves_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    (plan.is::<RepartitionExec>() || plan.is::<CoalescePartitionsExec>()) && plan.fetch().is_none()
+    let is_mover = plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>();
+    is_mover && plan.fetch().is_none()
+}
+
+/// Whether a sort is among the operators at the top of `plan` that only move rows.
+fn is_sorted_here(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let mut inputs = plan.children().into_iter();
+    moves_rows(plan) && (plan.is::<SortExec>() || inputs.any(is_sorted_here))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -354,6 +355,7 @@ impl PartitionedTableProvider {
         .with_trailing_columns(&metadata)
         .with_predicate(predicate)
         .with_partitions(output_partitions(session, &estimate))
+        .with_known_partitions(estimate.values.as_ref().map(RecordBatch::num_rows))
         .with_limits(limits)
         .with_fetch(limit)
         .with_order(order);

@@ -17,7 +17,7 @@ use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, Rea
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 
-use crate::files::{FileReadOptions, PartitionFileSource, with_partition_values};
+use crate::files::{FileReadOptions, PartitionFileSource, StillWanted, with_partition_values};
 use crate::metadata::MetadataColumn;
 
 /// How many units of work each stream gets on average from one batch of partitions. More units
@@ -165,7 +165,11 @@ impl PartitionReader for FilePartitionReader {
     ) -> Result<Arc<dyn DataSource>> {
         let config = self.config()?;
         let files = self.files(config, &partitions, context).await?;
-        let source = PartitionFileSource::new(config, self.options);
+        let wanted = context.still_wanted.clone().map(|partitions| StillWanted {
+            partitions,
+            pruned: context.metrics.files_pruned_dynamic.clone(),
+        });
+        let source = PartitionFileSource::new(config, self.options).with_wanted(wanted);
         let scan = FileScanConfigBuilder::from(config.clone())
             .with_source(Arc::new(source.clone()))
             .build();

@@ -213,11 +213,11 @@ impl<'a> Suite<'a> {
     /// Keys that are there at once, that come when the first batch has been listed, and never.
     async fn check_keys(&self) -> Checked {
         let keys = predicates::keys(&self.spec, &self.table);
-        for (exprs, keys) in must_work(keys, FIXTURE, "making keys")? {
-            let names: Vec<_> = exprs.iter().map(ToString::to_string).collect();
+        for (compared, keys) in must_work(keys, FIXTURE, "making keys")? {
+            let names: Vec<_> = compared.iter().map(ToString::to_string).collect();
             let asked = |when: &str| format!("{keys} for ({}), {when}", names.join(", "));
             let slot = Arc::<KeySlot>::default();
-            let wanted = self.all().with_keys(&exprs, Arc::clone(&slot));
+            let wanted = self.all().with_keys(&compared, Arc::clone(&slot));
 
             let never = asked("never published");
             let found = self.collect(self.list(wanted.clone()), &never).await?;

@@ -11,7 +11,8 @@ use datafusion::physical_expr::expressions::{
     BinaryExpr, Column, in_list, is_not_null, is_null, lit,
 };
 
-use crate::key_set::{KeyBounds, KeySet, KeyTuples, normalize_keys};
+use crate::dynamic_filter::FilterKey;
+use crate::key_set::{Comparison, KeyBounds, KeyColumn, KeySet, KeyTuples, normalize_keys};
 use crate::spec::{PartitionBatch, PartitionSpec};
 
 type Expr = Arc<dyn PhysicalExpr>;
@@ -101,15 +102,18 @@ pub(super) fn filters(spec: &PartitionSpec, table: &PartitionBatch) -> Result<Ve
 pub(super) fn keys(
     spec: &PartitionSpec,
     table: &PartitionBatch,
-) -> Result<Vec<(Vec<Expr>, Arc<KeySet>)>> {
+) -> Result<Vec<(Vec<FilterKey>, Arc<KeySet>)>> {
     let mut columns: Vec<Vec<usize>> = (0..spec.len()).map(|column| vec![column]).collect();
     columns.extend((1..spec.len()).map(|column| vec![column - 1, column]));
     columns.extend((1..spec.len()).map(|column| vec![column, column - 1]));
     let last = table.len() as u32 - 1;
     let mut all = vec![];
     for columns in columns {
-        let exprs: Vec<Expr> = columns.iter().map(|index| column(spec, *index)).collect();
-        let mut push = |keys| all.push((exprs.clone(), Arc::new(keys)));
+        let compared = |comparison| -> Vec<FilterKey> {
+            let exprs = columns.iter().map(|index| column(spec, *index));
+            exprs.map(|expr| FilterKey { expr, comparison }).collect()
+        };
+        let mut push = |comparison, keys| all.push((compared(comparison), Arc::new(keys)));
         for rows in [
             vec![],
             vec![0],
@@ -122,21 +126,28 @@ pub(super) fn keys(
                 let values = table.values().column(*index);
                 Ok(normalize_keys(&take(values.as_ref(), &rows, None)?))
             });
-            push(KeySet::Tuples(KeyTuples::new(
-                keys.collect::<Result<Vec<ArrayRef>>>()?,
-            )));
+            let keys = KeyTuples::new(keys.collect::<Result<Vec<ArrayRef>>>()?);
+            push(Comparison::Equal, KeySet::Tuples(keys));
         }
-        for has_null in [false, true] {
+        for (comparison, has_null) in [
+            (Comparison::Equal, false),
+            (Comparison::Equal, true),
+            (Comparison::Less, false),
+            (Comparison::LessOrEqual, false),
+            (Comparison::Greater, false),
+            (Comparison::GreaterOrEqual, true),
+        ] {
             let bounds = columns.iter().map(|index| {
                 let first = normalize_keys(table.values().column(*index));
                 let value = (0..first.len()).find(|row| first.is_valid(*row));
                 let value = value.map(|row| ScalarValue::try_from_array(&first, row));
                 let range = value.transpose()?.map(|value| (value.clone(), value));
-                Ok(KeyBounds { range, has_null })
+                Ok(KeyColumn::Bounds(KeyBounds { range, has_null }))
             });
-            push(KeySet::Bounds(bounds.collect::<Result<_>>()?));
+            let columns = bounds.collect::<Result<_>>()?;
+            push(comparison, KeySet::Columns(columns));
         }
-        push(KeySet::Unknown);
+        push(Comparison::Equal, KeySet::Unknown);
     }
     Ok(all)
 }

@@ -149,6 +149,7 @@ impl Suite {
             streams: 2,
             concurrency: listing.concurrency,
             division,
+            still_wanted: None,
             metrics: listing.metrics,
         }
     }

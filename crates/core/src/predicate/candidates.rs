@@ -13,8 +13,8 @@ use datafusion::physical_expr::expressions::{
 };
 use datafusion::physical_expr::utils::collect_columns;
 
-use super::{DynamicConjunct, PartitionPredicate};
-use crate::key_set::KeySet;
+use super::{Conjunct, DynamicConjunct, PartitionPredicate};
+use crate::key_set::Comparison;
 
 impl PartitionPredicate {
     /// The values that `column` has in every wanted partition, as far as the predicate lists them:
@@ -43,12 +43,11 @@ struct Target<'a> {
 
 impl DynamicConjunct {
     fn candidates(&self, column: &Target<'_>) -> Option<ArrayRef> {
-        let mut keys = self.keys.iter().map(|key| key.expression.expr());
-        let key = keys.position(|key| column.is_meant_by(key))?;
-        match self.slot.keys()?.as_ref() {
-            KeySet::Tuples(tuples) => without_nulls(tuples.column(key)?, column.data_type),
-            KeySet::Bounds(_) | KeySet::Unknown => None,
-        }
+        let is_meant = |(key, comparison): (&Conjunct, &Comparison)| {
+            *comparison == Comparison::Equal && column.is_meant_by(key.expression.expr())
+        };
+        let key = self.keys.iter().zip(&self.comparisons).position(is_meant)?;
+        without_nulls(self.slot.keys()?.values(key)?, column.data_type)
     }
 }
 

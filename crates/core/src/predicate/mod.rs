@@ -1,21 +1,26 @@
 //! [`PartitionPredicate`]: which partitions a query wants.
 
 mod candidates;
+mod running;
 mod three_valued;
 
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
+use datafusion::arrow::array::{
+    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
+};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::{filter, filter_record_batch};
-use datafusion::common::Result;
 use datafusion::common::cast::as_uint32_array;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 
-use crate::dynamic_filter::KeySlot;
+use crate::dynamic_filter::{FilterKey, KeySlot};
+use crate::key_set::Comparison;
 use crate::spec::PartitionSpec;
+pub(crate) use running::RunningFilter;
 use three_valued::Expression;
 
 /// The conjunction of everything that is known about the wanted partitions: filters known when
@@ -47,6 +52,7 @@ pub struct PartitionPredicate {
     spec: PartitionSpec,
     conjuncts: Vec<Conjunct>,
     dynamic: Vec<DynamicConjunct>,
+    running: Vec<Arc<RunningFilter>>,
 }
 
 #[derive(Debug, Clone)]
@@ -61,6 +67,8 @@ struct Conjunct {
 #[derive(Debug, Clone)]
 struct DynamicConjunct {
     keys: Vec<Conjunct>,
+    /// How each of them compares to the keys.
+    comparisons: Vec<Comparison>,
     slot: Arc<KeySlot>,
 }
 
@@ -82,6 +90,7 @@ impl PartitionPredicate {
             spec: spec.clone(),
             conjuncts: vec![],
             dynamic: vec![],
+            running: vec![],
         }
     }
 
@@ -103,15 +112,38 @@ impl PartitionPredicate {
         self
     }
 
-    /// Adds the key tuples that a dynamic filter will publish in `slot`, to be compared with the
-    /// expressions `keys`. As long as the slot is empty it keeps everything.
-    pub fn with_keys(mut self, keys: &[Arc<dyn PhysicalExpr>], slot: Arc<KeySlot>) -> Self {
-        let keys = keys
+    /// Adds the key tuples that a dynamic filter will publish in `slot`, to be compared with `keys`.
+    /// As long as the slot is empty it keeps everything.
+    pub fn with_keys(mut self, keys: &[FilterKey], slot: Arc<KeySlot>) -> Self {
+        let conjuncts = keys
             .iter()
-            .map(|key| Conjunct::new(key, self.spec.len()))
-            .collect();
-        self.dynamic.push(DynamicConjunct { keys, slot });
+            .map(|key| Conjunct::new(&key.expr, self.spec.len()));
+        self.dynamic.push(DynamicConjunct {
+            keys: conjuncts.collect(),
+            comparisons: keys.iter().map(|key| key.comparison).collect(),
+            slot,
+        });
         self
+    }
+
+    /// Adds a filter that changes while the query runs. It is asked for what it says each time.
+    pub(crate) fn with_running(mut self, filter: &Arc<RunningFilter>) -> Self {
+        self.running.push(Arc::clone(filter));
+        self
+    }
+
+    /// The part of it that may come to drop more than it does now, if there is any.
+    pub fn changing(&self) -> Option<Self> {
+        let dynamic = self.dynamic.iter();
+        let unknown = dynamic.filter(|dynamic| dynamic.slot.keys().is_none());
+        let changing = Self {
+            spec: self.spec.clone(),
+            conjuncts: vec![],
+            dynamic: unknown.cloned().collect(),
+            running: self.running.clone(),
+        };
+        let changes = !changing.dynamic.is_empty() || !changing.running.is_empty();
+        changes.then_some(changing)
     }
 
     /// The same predicate over the first `columns` columns alone; of the others nothing is known.
@@ -119,12 +151,15 @@ impl PartitionPredicate {
         let conjunct = |c: &Conjunct| Conjunct::new(c.expression.expr(), columns);
         let dynamic = self.dynamic.iter().map(|dynamic| DynamicConjunct {
             keys: dynamic.keys.iter().map(conjunct).collect(),
+            comparisons: dynamic.comparisons.clone(),
             slot: Arc::clone(&dynamic.slot),
         });
         Self {
             spec: self.spec.split_at(columns).0,
             conjuncts: self.conjuncts.iter().map(conjunct).collect(),
             dynamic: dynamic.collect(),
+            // It can only drop less without them.
+            running: vec![],
         }
     }
 
@@ -145,6 +180,26 @@ impl PartitionPredicate {
                 dynamic.keys.iter().any(reaches)
                     && dynamic.slot.keys().is_some_and(|keys| keys.is_selective())
             })
+            || self.running.iter().any(|running| {
+                running
+                    .current()
+                    .is_ok_and(|now| now.constrains_from(first))
+            })
+    }
+
+    /// Whether the partition with these values, of which there may be more than columns of the spec, may
+    /// satisfy it. Also when it cannot be evaluated.
+    pub fn may_want(&self, values: &[ScalarValue]) -> bool {
+        let columns = values.iter().take(self.spec.len());
+        let columns: Result<Vec<_>> = columns.map(ScalarValue::to_array).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let pruned = columns.and_then(|columns| {
+            let schema = Arc::clone(self.spec.schema());
+            self.evaluate(&RecordBatch::try_new_with_options(
+                schema, columns, &options,
+            )?)
+        });
+        pruned.map_or(true, |pruned| pruned.keep.value(0))
     }
 
     /// Which rows of `values` may satisfy the predicate.
@@ -160,7 +215,15 @@ impl PartitionPredicate {
         }
         let after_static = survivors.len();
         for conjunct in &self.dynamic {
+            let before = survivors.len();
             survivors.retain(|batch| conjunct.evaluate(batch))?;
+            conjunct.slot.add_dropped(before - survivors.len());
+        }
+        for running in &self.running {
+            // What cannot be evaluated keeps everything: the operator filters its rows itself.
+            if let Ok(now) = running.current() {
+                survivors.retain(|batch| Ok(now.evaluate(batch).ok().map(|pruned| pruned.keep)))?;
+            }
         }
         Ok(Pruned {
             by_static: values.num_rows() - after_static,
@@ -220,9 +283,9 @@ impl DynamicConjunct {
             })
             .collect();
         let candidates: Vec<_> = candidates.iter().map(Option::as_ref).collect();
-        // Nor does a type that cannot be compared: see `KeySet::may_contain`.
+        // Nor does a type that cannot be compared: see `KeySet::may_match`.
         Ok(keys
-            .may_contain(&candidates, batch.num_rows())
+            .may_match(&candidates, &self.comparisons, batch.num_rows())
             .unwrap_or(None))
     }
 }

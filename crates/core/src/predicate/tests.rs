@@ -155,8 +155,7 @@ fn knowing_more_columns_never_brings_a_partition_back() {
         let predicate = predicate(expr.clone());
         let mut before: Vec<usize> = (0..rows.len()).collect();
         for known in 0..=3 {
-            let options = datafusion::arrow::array::RecordBatchOptions::new()
-                .with_row_count(Some(rows.len()));
+            let options = RecordBatchOptions::new().with_row_count(Some(rows.len()));
             let batch = RecordBatch::try_new_with_options(
                 spec().prefix(known),
                 columns[..known].to_vec(),
@@ -176,7 +175,7 @@ fn knowing_more_columns_never_brings_a_partition_back() {
 #[test]
 fn key_tuples_are_not_a_product_of_columns() {
     let slot = Arc::new(KeySlot::default());
-    let column = |name, index| Arc::new(Column::new(name, index)) as Arc<dyn PhysicalExpr>;
+    let column = |name, index| FilterKey::equal(Arc::new(Column::new(name, index)));
     let keys = [column("year", 0), column("month", 1)];
     let predicate = PartitionPredicate::all(&spec()).with_keys(&keys, Arc::clone(&slot));
     assert!(!predicate.constrains_from(0));
@@ -262,10 +261,8 @@ fn equalities_and_lists_name_candidates() {
 #[test]
 fn keys_of_a_join_are_candidates_once_they_are_known() {
     let slot = Arc::<KeySlot>::default();
-    let keys: [Arc<dyn PhysicalExpr>; 2] = [
-        Arc::new(Column::new("month", 1)),
-        Arc::new(Column::new("year", 0)),
-    ];
+    let column = |name, index| FilterKey::equal(Arc::new(Column::new(name, index)));
+    let keys = [column("month", 1), column("year", 0)];
     let wanted = PartitionPredicate::all(&spec()).with_keys(&keys, Arc::clone(&slot));
     assert_eq!(listed(&wanted), None);
     let months: ArrayRef = Arc::new(Int32Array::from(vec![1, 2, 3]));

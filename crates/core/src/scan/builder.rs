@@ -52,6 +52,8 @@ impl PartitionScanBuilder {
                 rows_needed: RowsNeeded::All,
                 limits: PartitionLimits::default(),
                 declined_filters: vec![],
+                known_partitions: None,
+                running: vec![],
             },
         }
     }
@@ -85,6 +87,12 @@ impl PartitionScanBuilder {
     /// Sets the number of output partitions, at least 1.
     pub fn with_partitions(mut self, partitions: usize) -> Self {
         self.scan.partitions = partitions.max(1);
+        self
+    }
+
+    /// Says how many partitions are wanted, if that is known when planning.
+    pub fn with_known_partitions(mut self, partitions: Option<usize>) -> Self {
+        self.scan.known_partitions = partitions;
         self
     }
 

@@ -27,6 +27,7 @@ use futures::StreamExt;
 use super::run::{Run, Share};
 use super::{PartitionScan, RowsNeeded};
 use crate::execution::Executions;
+use crate::options::PartitionedOptions;
 use crate::order::PartitionOrder;
 
 /// Some formats return a partition column as not nullable when its value is not NULL. Batches of
@@ -212,7 +213,7 @@ impl DataSource for PartitionScan {
         // is ambiguous above some joins. Only what changes while the query runs is new here.
         // A limit would keep other rows when some are gone before it. An aggregate that only needs
         // the first value makes a filter too, to no purpose.
-        let is_of_use = |filter| {
+        let is_of_use = |filter: &Arc<dyn PhysicalExpr>| {
             self.fetch.is_none()
                 && !matches!(self.rows_needed, RowsNeeded::First(_))
                 && !self.declines(filter)
@@ -230,8 +231,21 @@ impl DataSource for PartitionScan {
             answers[position] = answer;
         }
         let propagation = FilterPushdownPropagation::with_parent_pushdown_result(answers);
-        Ok(match answer.updated_node {
-            Some(template) => propagation.with_updated_node(Arc::new(self.with_template(template))),
+        // Those that are about partitions choose some, whatever the format does with them.
+        let is_enabled = PartitionedOptions::from_config(config)
+            .dynamic_filter
+            .enabled;
+        let running = filters
+            .iter()
+            .filter(|filter| is_enabled && is_of_use(filter) && self.may_prune_partitions(filter));
+        let mut scan = running.fold(None, |scan: Option<Self>, filter| {
+            Some(scan.as_ref().unwrap_or(self).with_running_filter(filter))
+        });
+        if let Some(template) = answer.updated_node {
+            scan = Some(scan.as_ref().unwrap_or(self).with_template(template));
+        }
+        Ok(match scan {
+            Some(scan) => propagation.with_updated_node(Arc::new(scan)),
             None => propagation,
         })
     }
@@ -264,6 +278,12 @@ impl DataSource for PartitionScan {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
+        // Whoever makes a dynamic filter looks for it here.
+        for running in &self.running {
+            if f(running.filter())? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
         self.template().apply_expressions(f)
     }
 

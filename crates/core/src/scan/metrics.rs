@@ -29,12 +29,16 @@ pub struct ScanMetrics {
     pub partitions_scanned: Count,
     /// Files handed to the format.
     pub files_scanned: Count,
+    /// Files that were not opened because a dynamic filter had come to drop their partitions.
+    pub files_pruned_dynamic: Count,
     /// Dynamic filters whose keys were known before the catalog was asked.
     pub dynamic_filters_ready: Count,
     /// Dynamic filters whose keys were not known by then.
     pub dynamic_filters_late: Count,
     /// Dynamic filters that ended without knowing their keys.
     pub dynamic_filters_unusable: Count,
+    /// Time in which the scan waited for the keys of dynamic filters.
+    pub dynamic_filter_wait_time: Time,
     /// Time in which listing was being worked on.
     pub listing_time: Time,
 }
@@ -54,9 +58,12 @@ impl ScanMetrics {
             files_misplaced: counter("files_misplaced"),
             partitions_scanned: counter("partitions_scanned"),
             files_scanned: counter("files_scanned"),
+            files_pruned_dynamic: counter("files_pruned_dynamic"),
             dynamic_filters_ready: counter("dynamic_filters_ready"),
             dynamic_filters_late: counter("dynamic_filters_late"),
             dynamic_filters_unusable: counter("dynamic_filters_unusable"),
+            dynamic_filter_wait_time: MetricBuilder::new(metrics)
+                .subset_time("dynamic_filter_wait_time", 0),
             listing_time: MetricBuilder::new(metrics).subset_time("listing_time", 0),
         }
     }

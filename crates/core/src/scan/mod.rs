@@ -46,8 +46,9 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use crate::catalog::PartitionCatalog;
 use crate::dynamic_filter::DynamicPartitionFilter;
+use crate::key_set::Comparison;
 use crate::order::PartitionOrder;
-use crate::predicate::PartitionPredicate;
+use crate::predicate::{PartitionPredicate, RunningFilter};
 use crate::reader::{Division, PartitionReader};
 use crate::rewrite::rewrite_columns;
 pub use builder::PartitionScanBuilder;
@@ -82,6 +83,9 @@ pub struct PartitionScan {
     limits: PartitionLimits,
     /// DataFusion's dynamic filters that are not for this scan, by their ids.
     declined_filters: Vec<u64>,
+    known_partitions: Option<usize>,
+    /// DataFusion's dynamic filters, as far as they are about partitions.
+    running: Vec<Arc<RunningFilter>>,
 }
 
 /// Which rows of the wanted partitions a plan needs. A scan may return more of them, and returns
@@ -151,6 +155,11 @@ impl PartitionScan {
     /// The order in which partitions are read, if any.
     pub fn order(&self) -> Option<&PartitionOrder> {
         self.order.as_ref()
+    }
+
+    /// How many partitions are wanted, as far as that is known when planning.
+    pub fn known_partitions(&self) -> Option<usize> {
+        self.known_partitions
     }
 
     /// Whether the scan stops after some number of rows.
@@ -232,6 +241,37 @@ impl PartitionScan {
             Ok(id.is_some_and(|id| self.declined_filters.contains(&id)))
         };
         filter.exists(is_declined).unwrap_or(true)
+    }
+
+    /// Whether a filter over the output columns mentions partition columns that no dynamic filter of
+    /// this project decides already.
+    fn may_prune_partitions(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
+        let decided: BTreeSet<usize> = self
+            .dynamic_filters
+            .iter()
+            .flat_map(|filter| filter.keys())
+            .filter(|key| key.comparison == Comparison::Equal)
+            .flat_map(|key| collect_columns(&key.expr))
+            .map(|column| column.index())
+            .collect();
+        let columns = collect_columns(filter).into_iter();
+        columns
+            .filter_map(|column| self.outputs.get(column.index())?.as_ref())
+            .flat_map(collect_columns)
+            .any(|column| {
+                column.index() < self.catalog.spec().len() && !decided.contains(&column.index())
+            })
+    }
+
+    /// The scan, with one more filter that changes while the query runs.
+    fn with_running_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        let mut scan = self.clone();
+        scan.running.push(Arc::new(RunningFilter::new(
+            Arc::clone(filter),
+            self.outputs.clone(),
+            self.catalog.spec().clone(),
+        )));
+        scan
     }
 
     fn with_template(&self, template: Arc<dyn DataSource>) -> Self {

@@ -1,20 +1,22 @@
 //! One execution of a partitioned scan, shared by its output partitions.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::Result;
 use datafusion::execution::TaskContext;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::PartitionScan;
+use super::metrics::ScanMetrics;
 use super::shared_stream::SharedStream;
 use super::unit::Unit;
-use super::work::Work;
+use super::work::{Work, upgrade};
 use crate::dynamic_filter::{DynamicPartitionFilter, KeySlot};
+use crate::report::{PartitionReports, ScanReport};
 
 /// How many units one stream reads at a time, so that the requests for one go out while another is
 /// decoded.
@@ -46,18 +48,16 @@ pub(super) enum Share {
 impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
-        let taken = Arc::new(TakenSlots::default());
+        let metrics = ScanMetrics::new(&scan.metrics_set());
+        let taken = Arc::new(TakenSlots::new(scan, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
-        let work = Work::new(scan, share, Arc::clone(&taken), Arc::clone(&rows));
+        let work = Work::new(scan, metrics, share, Arc::clone(&taken), Arc::clone(&rows));
         let is_sequential =
             matches!(share, Share::Whole) && scan.needs_few(context.session_config().batch_size());
-        // Whoever polls has the context. The run must not, or a plan would keep it alive.
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
-            match context.upgrade() {
-                Some(context) => work.start(&context),
-                None => internal_err!("polled after the end of its TaskContext"),
-            }
+            let slots = work.take_keys(Weak::clone(&context)).await?;
+            work.start(slots, &upgrade(&context)?)
         });
         Self {
             units: SharedStream::new(units.try_flatten().fuse().boxed()),
@@ -103,11 +103,36 @@ impl Run {
 
 /// The slots of dynamic filters that an execution reads, let go when it is over.
 #[derive(Default)]
-pub(super) struct TakenSlots(pub(super) OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>);
+pub(super) struct TakenSlots {
+    pub(super) slots: OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>,
+    /// Told in the end what they have done.
+    report: Option<Arc<ScanReport>>,
+}
+
+impl TakenSlots {
+    fn new(scan: &PartitionScan, metrics: &ScanMetrics, context: &Arc<TaskContext>) -> Self {
+        let reports = context.session_config().get_extension::<PartitionReports>();
+        let report = reports.map(|reports| {
+            let table = scan.catalog.describe();
+            let filters = scan.predicate.to_string();
+            let report = Arc::new(ScanReport::new(table, filters, metrics.clone()));
+            reports.add(context, &report);
+            report
+        });
+        Self {
+            slots: OnceLock::new(),
+            report,
+        }
+    }
+}
 
 impl Drop for TakenSlots {
     fn drop(&mut self) {
-        for (filter, slot) in self.0.get().into_iter().flatten() {
+        let slots = self.slots.get().map_or(&[][..], Vec::as_slice);
+        if let Some(report) = &self.report {
+            report.set_filters(slots);
+        }
+        for (filter, slot) in slots {
             filter.release(slot);
         }
     }

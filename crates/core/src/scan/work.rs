@@ -1,14 +1,16 @@
 //! What a run does: asks the catalog, and makes units of what it finds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 use datafusion::arrow::array::{BooleanArray, RecordBatch};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err};
 use datafusion::execution::TaskContext;
+use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use tokio::time::timeout;
 
 use super::known_rows::KnownRows;
 use super::limits::LimitCheck;
@@ -41,31 +43,48 @@ pub(super) struct Work {
 impl Work {
     pub(super) fn new(
         scan: &PartitionScan,
+        metrics: ScanMetrics,
         share: Share,
         taken: Arc<TakenSlots>,
         rows: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             scan: scan.clone(),
-            metrics: ScanMetrics::new(&scan.metrics_set()),
+            metrics,
             share,
             taken,
             rows,
         }
     }
 
-    /// By now the build sides of joins have been opened, and with those of hash joins also read.
+    /// The slots of the dynamic filters, with their keys in them as far as these are complete within the
+    /// time to wait for them. By now the build sides of joins have been opened, and with those of hash
+    /// joins mostly also read.
+    pub(super) async fn take_keys(&self, context: Weak<TaskContext>) -> Result<Vec<Arc<KeySlot>>> {
+        let (slots, limit) = {
+            let context = upgrade(&context)?;
+            let filters = self.scan.dynamic_filters.iter();
+            let slots: Vec<_> = filters.map(|filter| filter.take(&context)).collect();
+            let options = PartitionedOptions::from_config(context.session_config().options());
+            (slots, options.dynamic_filter.wait.duration())
+        };
+        if !limit.is_zero() && slots.iter().any(|slot| slot.keys().is_none()) {
+            let _timer = self.metrics.dynamic_filter_wait_time.timer();
+            let all = join_all(slots.iter().map(|slot| slot.wait()));
+            // Whatever is not known by then can still become known.
+            let _ = timeout(limit, all).await;
+        }
+        count_filters(&slots, &self.metrics);
+        Ok(slots)
+    }
+
+    /// Asks the catalog for the partitions that satisfy the filters and the keys in `slots`.
     pub(super) fn start(
         self,
+        slots: Vec<Arc<KeySlot>>,
         context: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<Unit>>> {
         let Self { scan, share, .. } = self;
-        let slots: Vec<_> = scan
-            .dynamic_filters
-            .iter()
-            .map(|filter| filter.take(context))
-            .collect();
-        count_filters(&slots, &self.metrics);
         let wanted = scan
             .dynamic_filters
             .iter()
@@ -73,12 +92,16 @@ impl Work {
             .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
                 wanted.with_keys(filter.keys(), Arc::clone(slot))
             });
+        let running = scan.running.iter();
+        let wanted = running.fold(wanted, PartitionPredicate::with_running);
         let limits = LimitCheck::new(scan.limits, scan.catalog.as_ref());
         limits.check_filter(&wanted)?;
         if let Share::Whole = share {
             // Of other shares, some may still come and want the slots too.
             let filters = scan.dynamic_filters.iter().cloned();
-            self.taken.0.get_or_init(|| filters.zip(slots).collect());
+            self.taken
+                .slots
+                .get_or_init(|| filters.zip(slots).collect());
         }
 
         let config = context.session_config();
@@ -93,6 +116,7 @@ impl Work {
             streams: scan.partitions,
             concurrency: listing.concurrency,
             division: scan.division(),
+            still_wanted: wanted.changing(),
             metrics: self.metrics.clone(),
         };
         let known = options
@@ -167,6 +191,12 @@ impl Work {
             }
         })
     }
+}
+
+/// Whoever polls has the context. The run must not, or a plan would keep it alive.
+pub(super) fn upgrade(context: &Weak<TaskContext>) -> Result<Arc<TaskContext>> {
+    let context = context.upgrade();
+    context.ok_or_else(|| internal_datafusion_err!("polled after the end of its TaskContext"))
 }
 
 /// How the partitions that the catalog has found become units.

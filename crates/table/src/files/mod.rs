@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   FileScanConfig ── PartitionFileSource
+//!                       PruningMorselizer        skips what is not wanted now  all formats
 //!                       NamingMorselizer         errors name the file          all formats
 //!                         ReadingStore           decompresses whole files      CSV, JSON
 //!                         ByNameOpener           columns by their names        CSV, Arrow, Avro
@@ -13,6 +14,7 @@ mod compression;
 mod morsel;
 mod probe;
 mod store;
+mod wanted;
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,8 +46,10 @@ use compression::Compression;
 use morsel::{NamingMorselizer, OpenerMorselizer};
 use probe::{HeaderFormat, SchemaProbe};
 use store::ReadingStore;
+use wanted::PruningMorselizer;
 
 pub(crate) use by_name::with_partition_values;
+pub(crate) use wanted::StillWanted;
 
 /// How the columns of CSV files are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,6 +131,7 @@ pub(crate) struct PartitionFileSource {
     compression: Compression,
     probe: Option<SchemaProbe>,
     seen: Arc<SeenFiles>,
+    wanted: Option<StillWanted>,
 }
 
 impl PartitionFileSource {
@@ -144,7 +149,14 @@ impl PartitionFileSource {
             compression,
             probe: probe(inner.as_ref(), options),
             seen: Arc::default(),
+            wanted: None,
         }
+    }
+
+    /// Asks before each file whether it is still wanted.
+    pub(crate) fn with_wanted(mut self, wanted: Option<StillWanted>) -> Self {
+        self.wanted = wanted;
+        self
     }
 
     /// Whether the file can be read in ranges.
@@ -238,7 +250,11 @@ impl FileSource for PartitionFileSource {
             self.inner.create_morselizer(store, config, partition)?
         };
         let store_url = config.object_store_url.clone();
-        Ok(Box::new(NamingMorselizer::new(morselizer, store_url)))
+        let inner = Box::new(NamingMorselizer::new(morselizer, store_url));
+        Ok(match self.wanted.clone() {
+            Some(wanted) => Box::new(PruningMorselizer { inner, wanted }),
+            None => inner,
+        })
     }
 
     fn table_schema(&self) -> &TableSchema {

@@ -1,0 +1,71 @@
+//! [`RunningFilter`]: a filter of DataFusion's that changes while the query runs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use datafusion::common::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr_common::physical_expr::{
+    snapshot_generation, snapshot_physical_expr,
+};
+
+use super::PartitionPredicate;
+use crate::rewrite::rewrite_columns;
+use crate::spec::PartitionSpec;
+
+/// What an operator such as a sort with a limit says about the rows that it still needs, as far as
+/// it is about partitions.
+pub(crate) struct RunningFilter {
+    filter: Arc<dyn PhysicalExpr>,
+    /// What the columns of the filter are in the numbering of [`PartitionPredicate`].
+    outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
+    spec: PartitionSpec,
+    /// The last state that was asked for, with its number.
+    known: Mutex<Option<(u64, Arc<PartitionPredicate>)>>,
+}
+
+impl RunningFilter {
+    /// `filter` is over columns that are `outputs`.
+    pub(crate) fn new(
+        filter: Arc<dyn PhysicalExpr>,
+        outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
+        spec: PartitionSpec,
+    ) -> Self {
+        Self {
+            filter,
+            outputs,
+            spec,
+            known: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn filter(&self) -> &Arc<dyn PhysicalExpr> {
+        &self.filter
+    }
+
+    /// What it says now.
+    pub(super) fn current(&self) -> Result<Arc<PartitionPredicate>> {
+        let generation = snapshot_generation(&self.filter);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, predicate)) = known.as_ref()
+            && *known == generation
+        {
+            return Ok(Arc::clone(predicate));
+        }
+        let filter = snapshot_physical_expr(Arc::clone(&self.filter))?;
+        let over_partitions = rewrite_columns(&filter, &|output| self.outputs.get(output)?.clone());
+        let all = PartitionPredicate::all(&self.spec);
+        let predicate = Arc::new(match over_partitions {
+            Some(filter) => all.with_filter(&filter),
+            None => all,
+        });
+        *known = Some((generation, Arc::clone(&predicate)));
+        Ok(predicate)
+    }
+}
+
+impl fmt::Debug for RunningFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RunningFilter").field(&self.filter).finish()
+    }
+}

@@ -1,0 +1,413 @@
+//! Which partitions joins of every kind and shape read: the requests, with the same rows as without
+//! dynamic filters.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use datafusion::prelude::SessionConfig;
+use datafusion_partitioned_test_utils::sorted_rows;
+
+use crate::common::Fixture;
+
+/// How the planner joins.
+#[derive(Debug, Clone, Copy)]
+enum Mode {
+    CollectLeft,
+    Partitioned,
+    SortMerge,
+}
+
+const MODES: [Mode; 3] = [Mode::CollectLeft, Mode::Partitioned, Mode::SortMerge];
+
+impl Mode {
+    fn config(self) -> SessionConfig {
+        let mut config = SessionConfig::new().with_target_partitions(3);
+        let optimizer = &mut config.options_mut().optimizer;
+        match self {
+            Self::CollectLeft => {}
+            Self::Partitioned => {
+                optimizer.hash_join_single_partition_threshold = 0;
+                optimizer.hash_join_single_partition_threshold_rows = 0;
+            }
+            Self::SortMerge => optimizer.prefer_hash_join = false,
+        }
+        config
+    }
+}
+
+/// `f` and `g` are partitioned by day 1 to 8, `h` by day and town; `d`, `e` and `r` are small.
+async fn fixture(config: SessionConfig) -> Fixture {
+    let fixture = Fixture::with_config(config);
+    for day in 1..=8 {
+        let ids = [day * 10, day * 10 + 1];
+        for table in ["f", "g"] {
+            fixture
+                .put_ids(&format!("{table}/day={day}/f.csv"), &ids)
+                .await;
+        }
+        for town in ["x", "y"] {
+            fixture
+                .put_ids(&format!("h/day={day}/town={town}/f.csv"), &ids)
+                .await;
+        }
+    }
+    fixture.create("f", "day INT").await;
+    fixture.create("g", "day INT").await;
+    fixture.create("h", "day INT, town TEXT").await;
+    for (name, columns, rows) in [
+        (
+            "d",
+            "CAST(column1 AS INT) AS k, column2 AS name",
+            "(2, 'a'), (5, 'a'), (7, 'b'), (99, 'a'), (NULL, 'a')",
+        ),
+        ("e", "column1 AS t, column2 AS size", "('x', 1), ('z', 2)"),
+        (
+            "r",
+            "CAST(column1 AS INT) AS low, CAST(column2 AS INT) AS high",
+            "(3, 4), (4, 6), (NULL, 9)",
+        ),
+    ] {
+        let sql = format!("CREATE TABLE {name} AS SELECT {columns} FROM (VALUES {rows})");
+        fixture.run(&sql).await.unwrap();
+    }
+    fixture.requests.clear();
+    fixture
+}
+
+/// The directories that requests have gone to, such as `f/day=2`, but for those above.
+fn touched(fixture: &Fixture) -> BTreeSet<String> {
+    let requests = fixture.take_requests();
+    let paths = requests.lines().filter_map(|line| line.split(' ').nth(1));
+    let directory = |path: &str| {
+        let path = path.trim_start_matches('/');
+        let path = path.rsplit_once('/').map_or("", |(directory, _)| directory);
+        path.to_owned()
+    };
+    let directories: Vec<String> = paths.map(directory).collect();
+    let is_leaf = |path: &&String| path.contains('=');
+    let is_parent = |path: &str| {
+        let prefix = format!("{path}/");
+        directories.iter().any(|other| other.starts_with(&prefix))
+    };
+    let leaves = directories.iter().filter(is_leaf);
+    leaves.filter(|path| !is_parent(path)).cloned().collect()
+}
+
+/// Checks that `sql` returns the same rows with and without dynamic filters, and with them makes
+/// requests only to `wanted` directories.
+async fn check(mode: Mode, sql: &str, wanted: &[&str]) {
+    let off = fixture(mode.config()).await;
+    off.set("partitioned.dynamic_filter.enabled", false).await;
+    let expected = off.rows(sql).await;
+    // A new session, to which the partitioned tables may be large.
+    let fixture = fixture(mode.config()).await;
+    assert_eq!(fixture.rows(sql).await, expected, "{mode:?}: {sql}");
+    let wanted: BTreeSet<_> = wanted.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        touched(&fixture),
+        wanted,
+        "{mode:?}: {sql}\n{}",
+        fixture.explain(sql).await
+    );
+}
+
+fn days<'a>(table: &'a str, days: &'a [i32]) -> impl Iterator<Item = String> + 'a {
+    days.iter().map(move |day| format!("{table}/day={day}"))
+}
+
+#[tokio::test]
+async fn joins_of_equal_keys() {
+    let f = [2, 5];
+    for sql in [
+        "SELECT * FROM f JOIN d ON day = k WHERE name = 'a'",
+        "SELECT * FROM d JOIN f ON day = k WHERE name = 'a'",
+        "SELECT * FROM (SELECT * FROM d WHERE name = 'a') LEFT JOIN f ON day = k",
+        "SELECT * FROM f RIGHT JOIN (SELECT * FROM d WHERE name = 'a') ON day = k",
+        "SELECT * FROM f WHERE day IN (SELECT k FROM d WHERE name = 'a')",
+        "SELECT * FROM f WHERE EXISTS (SELECT 1 FROM d WHERE k = day AND name = 'a')",
+        "SELECT * FROM d WHERE name = 'a' AND k IN (SELECT day FROM f)",
+        "SELECT * FROM d WHERE name = 'a' AND NOT EXISTS (SELECT 1 FROM f WHERE day = k)",
+        "SELECT * FROM f JOIN d ON day IS NOT DISTINCT FROM k WHERE name = 'a'",
+        "SELECT * FROM f JOIN d ON CAST(day AS BIGINT) = CAST(k AS BIGINT) WHERE name = 'a'",
+        "SELECT * FROM f JOIN d ON day = k AND id > k WHERE name = 'a'",
+    ] {
+        for mode in MODES {
+            let wanted: Vec<_> = days("f", &f).collect();
+            let wanted: Vec<_> = wanted.iter().map(String::as_str).collect();
+            check(mode, sql, &wanted).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn sides_whose_rows_are_all_returned_are_read_whole() {
+    let all: Vec<_> = days("f", &[1, 2, 3, 4, 5, 6, 7, 8]).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    for sql in [
+        "SELECT * FROM f LEFT JOIN d ON day = k AND name = 'a'",
+        "SELECT * FROM d RIGHT JOIN f ON day = k AND name = 'a'",
+        "SELECT * FROM f FULL JOIN d ON day = k",
+        "SELECT * FROM f WHERE NOT EXISTS (SELECT 1 FROM d WHERE k = day AND name = 'a')",
+        "SELECT * FROM f WHERE day NOT IN (SELECT k FROM d WHERE k IS NOT NULL)",
+    ] {
+        for mode in MODES {
+            check(mode, sql, &all).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn not_in_prunes_the_subquery_as_long_as_no_null_is_looked_for() {
+    for mode in [Mode::CollectLeft, Mode::Partitioned] {
+        let sql = "SELECT * FROM d WHERE k IS NOT NULL AND k NOT IN (SELECT day FROM f)";
+        check(mode, sql, &["f/day=2", "f/day=5", "f/day=7"]).await;
+        let all: Vec<_> = days("f", &[1, 2, 3, 4, 5, 6, 7, 8]).collect();
+        let all: Vec<_> = all.iter().map(String::as_str).collect();
+        check(
+            mode,
+            "SELECT * FROM d WHERE k NOT IN (SELECT day FROM f)",
+            &all,
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_null_that_is_looked_for_is_in_no_table_but_an_empty_one() {
+    let fixture = fixture(Mode::CollectLeft.config()).await;
+    let sql = "SELECT name FROM d WHERE k NOT IN (SELECT day FROM f WHERE id < 0)";
+    assert_eq!(fixture.rows(sql).await.len(), 5);
+    let sql = "SELECT name FROM d WHERE k NOT IN (SELECT day + 1000 FROM f)";
+    assert_eq!(fixture.rows(sql).await.len(), 4);
+}
+
+#[tokio::test]
+async fn joins_of_several_keys() {
+    for mode in MODES {
+        check(
+            mode,
+            "SELECT * FROM h JOIN (SELECT * FROM d CROSS JOIN e WHERE name = 'a') ON day = k AND town = t",
+            &["h/day=2/town=x", "h/day=5/town=x"],
+        )
+        .await;
+        // Two dimensions on two columns.
+        check(
+            mode,
+            "SELECT * FROM h JOIN d ON day = k JOIN e ON town = t WHERE name = 'b' AND size = 1",
+            &["h/day=7/town=x"],
+        )
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn joins_by_comparison() {
+    let between = &["f/day=3", "f/day=4", "f/day=5", "f/day=6"][..];
+    for (sql, wanted) in [
+        (
+            "SELECT * FROM f JOIN r ON day BETWEEN low AND high WHERE low > 0",
+            between,
+        ),
+        (
+            "SELECT * FROM r LEFT JOIN f ON day >= low AND high >= day WHERE low > 0",
+            between,
+        ),
+        (
+            "SELECT * FROM f JOIN r ON day > low AND day < high WHERE low > 0",
+            &["f/day=4", "f/day=5"],
+        ),
+        (
+            "SELECT * FROM f JOIN r ON day < low",
+            &["f/day=1", "f/day=2", "f/day=3"],
+        ),
+        (
+            "SELECT * FROM r WHERE EXISTS (SELECT 1 FROM f WHERE day > high + 1) AND low > 0",
+            &["f/day=6", "f/day=7", "f/day=8"],
+        ),
+        (
+            "SELECT * FROM f WHERE day >= (SELECT min(high) FROM r) + 3",
+            &["f/day=7", "f/day=8"],
+        ),
+        (
+            // An equal key and a comparison.
+            "SELECT * FROM h JOIN (SELECT * FROM r CROSS JOIN e WHERE low > 0) ON town = t AND day > high",
+            &[
+                "h/day=5/town=x",
+                "h/day=6/town=x",
+                "h/day=7/town=x",
+                "h/day=8/town=x",
+            ],
+        ),
+    ] {
+        check(Mode::CollectLeft, sql, wanted).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_reach_scans_through_other_operators() {
+    let both = ["f/day=2", "f/day=5", "g/day=2", "g/day=5"];
+    for (sql, wanted) in [
+        (
+            "SELECT * FROM (SELECT day, count(*) FROM f GROUP BY day, id) JOIN d ON day = k WHERE name = 'a'",
+            &both[..2],
+        ),
+        (
+            "SELECT * FROM (SELECT day, sum(id) OVER (PARTITION BY day) FROM f) JOIN d ON day = k WHERE name = 'a'",
+            &both[..2],
+        ),
+        (
+            "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY day, id ORDER BY id) AS n, \
+             max(id) OVER (PARTITION BY day) AS m FROM f) JOIN d ON day = k WHERE name = 'a'",
+            &both[..2],
+        ),
+        (
+            "SELECT * FROM (SELECT * FROM f UNION ALL SELECT * FROM g) JOIN d ON day = k WHERE name = 'a'",
+            &both,
+        ),
+        (
+            "SELECT * FROM (SELECT DISTINCT * FROM (SELECT * FROM f UNION ALL SELECT * FROM g)) \
+             JOIN d ON day = k WHERE name = 'a'",
+            &both,
+        ),
+        // By way of the other table's key.
+        (
+            "SELECT * FROM f JOIN g ON f.day = g.day AND f.id = g.id JOIN d ON g.day = k WHERE name = 'a'",
+            &both,
+        ),
+        (
+            "SELECT * FROM f LEFT JOIN g ON f.day = g.day JOIN d ON f.day = k WHERE name = 'a'",
+            &both,
+        ),
+        (
+            "SELECT * FROM (SELECT * FROM f WHERE EXISTS (SELECT 1 FROM g WHERE g.day = f.day)) \
+             JOIN d ON day = k WHERE name = 'a'",
+            &both,
+        ),
+    ] {
+        for mode in MODES {
+            check(mode, sql, wanted).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_dropping_rows_below_is_something_else_nothing_is_dropped() {
+    let all: Vec<_> = days("f", &[1, 2, 3, 4, 5, 6, 7, 8]).collect();
+    let all: Vec<_> = all.iter().map(String::as_str).collect();
+    for sql in [
+        "SELECT * FROM (SELECT max(day) AS day FROM f GROUP BY id) JOIN d ON day = k",
+        "SELECT * FROM (SELECT id, day, row_number() OVER (ORDER BY id) AS n FROM f) JOIN d ON day = k",
+        "SELECT * FROM (SELECT day, sum(id) AS s FROM f GROUP BY ROLLUP (day)) JOIN d ON day IS NOT DISTINCT FROM k",
+        "SELECT * FROM (SELECT * FROM f ORDER BY id LIMIT 16) JOIN d ON day = k",
+        "SELECT * FROM (SELECT * FROM f OFFSET 1) JOIN d ON day = k",
+    ] {
+        for mode in MODES {
+            check(mode, sql, &all).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn never_on_a_column_of_the_same_name() {
+    // `day` of the join is the id of the table.
+    let sql = "SELECT * FROM (SELECT id AS day, day AS id FROM f) JOIN d ON day = k * 10 WHERE name = 'a'";
+    let fixture = fixture(Mode::CollectLeft.config()).await;
+    assert_eq!(fixture.rows(sql).await.len(), 2);
+    let sql = "SELECT f.id FROM f JOIN (SELECT id AS day, day AS q FROM g) g ON f.id = g.day \
+               JOIN d ON g.day = k * 10 WHERE name = 'a'";
+    assert_eq!(fixture.rows(sql).await, ["20", "50"]);
+}
+
+#[tokio::test]
+async fn a_whole_table_of_as_many_rows_as_partitions_chooses_none() {
+    for (rows, has_filter) in [(7, true), (8, false), (100, false)] {
+        let fixture = fixture(Mode::CollectLeft.config()).await;
+        let sql = format!(
+            "CREATE TABLE whole AS SELECT CAST(value AS INT) AS k FROM range(1, {rows} + 1)"
+        );
+        fixture.run(&sql).await.unwrap();
+        for day in 1..=8 {
+            let ids: Vec<_> = (1000..3000).collect();
+            fixture.put_ids(&format!("f/day={day}/f.csv"), &ids).await;
+        }
+        // Now the number of partitions is known.
+        fixture.rows("SELECT count(id) FROM f").await;
+        for (condition, expected) in [("", has_filter), ("WHERE k % 2 = 0", true)] {
+            let sql = format!("SELECT * FROM f JOIN whole ON day = k {condition}");
+            let plan = fixture.explain(&sql).await;
+            assert_eq!(plan.contains("KeyCollector"), expected, "{plan}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sort_merge_join_runs_the_smaller_side_first() {
+    let fixture = fixture(Mode::SortMerge.config()).await;
+    let sql = "SELECT id FROM f JOIN d ON day = k WHERE name = 'a'";
+    insta::assert_snapshot!(fixture.explain(sql).await, @r"
+    ProjectionExec: expr=[id@0 as id]
+      SortMergeJoinExec: join_type=Inner, on=[(day@1, k@0)]
+        SortExec: expr=[day@1 ASC], preserve_partitioning=[true]
+          RepartitionExec: partitioning=Hash([day@1], 3), input_partitions=3
+            DataSourceExec: partitions=directories(memory://lake/f), partitioned_by=[day], dynamic_filters=[(day@0)], projection=[id, day], file_type=csv, has_header=true
+        StartEarlyExec
+          SortExec: expr=[k@0 ASC], preserve_partitioning=[true]
+            RepartitionExec: partitioning=Hash([k@0], 3), input_partitions=1
+              PartitionKeyCollectorExec: keys=[k@0]
+                FilterExec: name@1 = a, projection=[k@0]
+                  DataSourceExec: partitions=1, partition_sizes=[1]
+    ");
+    let (rows, plan) = fixture.analyze(sql).await;
+    assert_eq!(rows, ["20", "21", "50", "51"]);
+    assert_eq!(
+        datafusion_partitioned_test_utils::scan_metric(&plan, "dynamic_filters_ready"),
+        1
+    );
+}
+
+#[tokio::test]
+async fn half_of_a_sort_merge_join_does_not_wait_for_the_other() {
+    use futures::TryStreamExt;
+    let fixture = fixture(Mode::SortMerge.config()).await;
+    let sql = "SELECT id FROM f JOIN d ON day = k WHERE name = 'a'";
+    let plan = fixture.plan(sql).await.unwrap();
+    let mut rows = vec![];
+    for partition in 0..3 {
+        let plan = datafusion::physical_plan::execution_plan::reset_plan_states(Arc::clone(&plan))
+            .unwrap();
+        let stream = plan.execute(partition, fixture.ctx.task_ctx());
+        if let Ok(stream) = stream {
+            rows.extend(stream.try_collect::<Vec<_>>().await.unwrap());
+        }
+    }
+    assert_eq!(sorted_rows(&rows), ["20", "21", "50", "51"]);
+}
+
+#[tokio::test]
+async fn the_plan_and_a_table_tell_what_a_filter_has_done() {
+    let fixture = fixture(Mode::CollectLeft.config()).await;
+    fixture
+        .rows("SELECT * FROM f JOIN d ON f.day = k JOIN g ON g.id = f.id WHERE name = 'a' AND g.day > 6")
+        .await;
+    let sql = "SELECT scan, \"table\", partition_filters, dynamic_filters, partitions_seen, \
+               partitions_listed, partitions_pruned_static, partitions_pruned_dynamic, \
+               partitions_scanned, files_scanned, list_requests FROM partition_report()";
+    insta::assert_snapshot!(fixture.rows(sql).await.join("\n"), @r"
+    1 | directories(memory://lake/f) |  | day@0: 3 keys: 2..99, dropped 6 | 8 | 2 | 0 | 6 | 2 | 2 | 3
+    2 | directories(memory://lake/g) | day@0 > 6 |  | 8 | 2 | 6 | 0 | 2 | 2 | 3
+    ");
+    // Asking is no query of a partitioned table.
+    assert_eq!(
+        fixture
+            .rows("SELECT count(*) FROM partition_report()")
+            .await,
+        ["2"]
+    );
+    fixture
+        .fails("SELECT * FROM partition_report(1)", &["no arguments"])
+        .await;
+
+    let sql = "EXPLAIN ANALYZE SELECT * FROM h JOIN (SELECT * FROM d, e) ON day = k AND town = t";
+    let plan = fixture.rows(sql).await.join("\n");
+    assert!(plan.contains("key_domain=[4 keys: 2..99]"), "{plan}");
+}
