@@ -18,12 +18,14 @@ use crate::predicate::PartitionPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::{PartitionBatch, PartitionSpec};
 
-/// Knows which partitions exist. Implement it for a metastore, a database or a naming scheme.
+/// Knows which partitions exist. Implement it for a metastore, a service or a naming scheme.
 ///
 /// ```text
-///   PartitionedTableProvider::scan --estimate--> PartitionCatalog      when planning
+///   TableProvider::scan            --estimate--> PartitionCatalog      when planning
 ///   PartitionScan, at the first poll ---list---> PartitionCatalog      when executing
 /// ```
+///
+/// The suite `contract::check_catalog`, behind the feature `contract`, checks what is promised here.
 #[async_trait]
 pub trait PartitionCatalog: Debug + Send + Sync {
     /// The partition columns.

@@ -21,6 +21,7 @@
 //! | `predicate` | [`PartitionPredicate`], three-valued over the first columns of the spec |
 //! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
+//! | `row_source` | [`RowSource`], the shortest way to a reader: one stream of batches for each partition |
 //! | `order` | [`PartitionOrder`], partitions sorted by their values |
 //! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
 //! | `contract` | behind the feature `contract`: what every catalog and reader must do, as checks |
@@ -43,6 +44,7 @@ mod predicate;
 mod reader;
 mod report;
 mod rewrite;
+mod row_source;
 mod scan;
 mod spec;
 mod text;
@@ -65,6 +67,7 @@ pub use predicate::{PartitionPredicate, Pruned};
 pub use reader::{Division, PartitionReader, ReadContext};
 pub use report::{FilterReport, PartitionReports, ScanReport};
 pub use rewrite::rewrite_columns;
+pub use row_source::{RowSource, RowSourceReader};
 pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded, ScanMetrics};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};

@@ -24,10 +24,14 @@ use crate::spec::PartitionBatch;
 ///   planning    PartitionScan --projections, filters--> template() --> with_template(..)
 ///   executing   PartitionScan --PartitionBatch--> read(..) --> DataSource --open(i)--> rows
 /// ```
+///
+/// [`RowSourceReader`](crate::RowSourceReader) is a reader of anything that returns a stream of batches
+/// for a partition. The suite `contract::check_reader`, behind the feature `contract`, checks what is
+/// promised here.
 #[async_trait]
 pub trait PartitionReader: Debug + Send + Sync {
     /// A source without partitions, whose schema is the file columns followed by the partition
-    /// columns, less what has been projected away.
+    /// columns, less what has been projected away. It takes projections to some of its columns.
     fn template(&self) -> &Arc<dyn DataSource>;
 
     /// The same reader with another template, derived from [`Self::template`].
@@ -75,7 +79,7 @@ pub struct ReadContext {
     /// What may come to drop partitions until they are read. It is of use to ask before something of a
     /// partition is opened, and to leave it out then; if it is read all the same, that does no harm.
     pub still_wanted: Option<PartitionPredicate>,
-    /// Where to count files.
+    /// Where to count files, rows and whatever else shall be seen in `EXPLAIN ANALYZE`.
     pub metrics: ScanMetrics,
 }
 

@@ -285,6 +285,21 @@ impl PartitionBatch {
             .map(PartitionValues)
     }
 
+    /// The partition `row`.
+    ///
+    /// # Errors
+    /// An internal error when there is no such row; when a column has a type that scalars do not
+    /// support.
+    pub fn partition(&self, row: usize) -> Result<Partition> {
+        let source = self.sources.get(row).cloned();
+        Ok(Partition {
+            source: source.ok_or_else(|| {
+                internal_datafusion_err!("no partition {row} among {}", self.len())
+            })?,
+            values: self.partition_values(row)?,
+        })
+    }
+
     /// The partitions `rows`, in that order.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
-//! Partitioned tables of files, for DataFusion.
+//! Partitioned tables of files and of other sources, for DataFusion.
 //!
 //! | type | role |
 //! |---|---|
 //! | [`PartitionedTableProvider`] | the `TableProvider`: decides which filters choose partitions, builds the scan |
+//! | [`PartitionedSourceProvider`] | the same for what is not files: a catalog and a reader |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
 //! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
 //! | [`MetadataColumn`] | columns that describe the file of a row |
@@ -25,11 +26,13 @@ mod metadata_answers;
 mod null_counts;
 mod options;
 mod partition_types;
+mod plan;
 mod projection;
 mod provider;
 mod reader;
 mod schema;
 mod small_scans;
+mod source_provider;
 mod statistics;
 mod text_filter;
 mod widening;
@@ -43,3 +46,4 @@ pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
 pub use reader::FilePartitionReader;
 pub use small_scans::KeepSmallScansTogether;
+pub use source_provider::PartitionedSourceProvider;

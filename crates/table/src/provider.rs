@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{
-    DFSchema, Result, Statistics, internal_datafusion_err, internal_err, plan_err, project_schema,
-};
+use datafusion::common::{Result, internal_datafusion_err, internal_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
@@ -17,23 +13,18 @@ use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::filter::FilterExecBuilder;
-use datafusion_partitioned_core::{
-    ListingContext, PartitionCatalog, PartitionEstimate, PartitionLimits, PartitionOrder,
-    PartitionPredicate, PartitionScanBuilder, PartitionedOptions,
-};
+use datafusion_partitioned_core::{PartitionCatalog, PartitionLimits, PartitionReader};
 
 use crate::files::FileReadOptions;
-use crate::filter::{FilterUse, decides_about_files};
+use crate::filter::decides_about_files;
 use crate::metadata::MetadataColumn;
 use crate::null_counts::with_unknown_null_counts;
+use crate::plan::{
+    PartitionedTable, WantedRows, physical_filter, scan, supported_filters, table_schema,
+};
 use crate::reader::FilePartitionReader;
-use crate::statistics::estimated_statistics;
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
@@ -75,19 +66,7 @@ impl PartitionedTableProvider {
         object_store_url: ObjectStoreUrl,
         file_schema: SchemaRef,
     ) -> Result<Self> {
-        let partition_columns = catalog.spec().fields().clone();
-        for field in &partition_columns {
-            if file_schema.column_with_name(field.name()).is_some() {
-                return plan_err!(
-                    "column '{}' is both a file column and a partition column; \
-                     leave it out of the file columns",
-                    field.name()
-                );
-            }
-        }
-        let schema = TableSchema::builder(file_schema)
-            .with_table_partition_cols(partition_columns)
-            .build();
+        let schema = table_schema(file_schema, catalog.spec())?;
         Ok(Self {
             catalog,
             format,
@@ -159,68 +138,25 @@ impl PartitionedTableProvider {
         &self.catalog
     }
 
-    /// What the filters say about partitions, over the columns of the spec.
-    fn predicate(&self, session: &dyn Session, filters: &[&Expr]) -> Result<PartitionPredicate> {
-        let spec = self.catalog.spec();
-        let file_columns = self.schema.file_schema().fields().len();
-        filters
-            .iter()
-            .try_fold(PartitionPredicate::all(spec), |predicate, filter| {
-                let filter = self.physical_filter(session, filter)?;
-                // File columns follow the partition columns in the predicate's numbering.
-                let filter = filter.transform(|expr| {
-                    let Some(column) = expr.downcast_ref::<Column>() else {
-                        return Ok(Transformed::no(expr));
-                    };
-                    let index = match column.index().checked_sub(file_columns) {
-                        Some(partition_column) if partition_column < spec.len() => partition_column,
-                        // A metadata column: there are as many columns in front of it.
-                        Some(_) => column.index(),
-                        None => spec.len() + column.index(),
-                    };
-                    Ok(Transformed::yes(
-                        Arc::new(Column::new(column.name(), index)) as _,
-                    ))
-                })?;
-                Ok(predicate.with_filter(&filter.data))
-            })
-    }
-
-    fn physical_filter(
-        &self,
-        session: &dyn Session,
-        filter: &Expr,
-    ) -> Result<Arc<dyn PhysicalExpr>> {
-        let schema = DFSchema::try_from(Arc::clone(self.schema.table_schema()))?;
-        session.create_physical_expr(filter.clone(), &schema)
-    }
-
-    /// A file scan of no files, as the format plans it. It knows `filters` where it can use them to
+    /// A file scan of no files, as the format plans it. It knows the filters where it can use them to
     /// skip parts of files.
     async fn template(
         &self,
         session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[&Expr],
-        limit: Option<usize>,
-        statistics: Statistics,
+        wanted: &WantedRows<'_>,
     ) -> Result<FileScanConfig> {
         let source = self.format.file_source(self.schema.clone());
         let config = FileScanConfigBuilder::new(self.object_store_url.clone(), source)
-            .with_statistics(statistics)
-            .with_limit(limit)
+            .with_limit(wanted.limit)
             .build();
-        let filters = filters
-            .iter()
-            .map(|filter| self.physical_filter(session, filter))
-            .collect::<Result<Vec<_>>>()?;
+        let filters = wanted.physical_filters(session, &self.schema)?;
         let filtered = config.try_pushdown_filters(filters, session.config_options())?;
         let config = match &filtered.updated_node {
             Some(filtered) => file_scan(filtered)?,
             None => config,
         };
         let config = FileScanConfigBuilder::from(config)
-            .with_projection_indices(projection.cloned())?
+            .with_projection_indices(wanted.projection.cloned())?
             .with_expr_adapter(Some(Arc::new(WideningAdapterFactory)))
             .build();
         if config.file_source().is::<ArrowSource>() {
@@ -233,17 +169,6 @@ impl PartitionedTableProvider {
             None => internal_err!("expected a DataSourceExec, not {}", plan.name()),
         }
     }
-}
-
-/// As many as the session wants, or fewer where it is known that there is too little to read, as
-/// DataFusion decides it for a list of files.
-fn output_partitions(session: &dyn Session, estimate: &PartitionEstimate) -> usize {
-    let most = session.config().target_partitions();
-    let (Some(known), Some(bytes)) = (&estimate.values, estimate.bytes) else {
-        return most;
-    };
-    let split_from = session.config_options().optimizer.repartition_file_min_size;
-    (known.num_rows() + bytes / split_from.max(1)).clamp(1, most.max(1))
 }
 
 fn file_scan(source: &Arc<dyn DataSource>) -> Result<FileScanConfig> {
@@ -271,11 +196,7 @@ impl TableProvider for PartitionedTableProvider {
         &self,
         filters: &[&Expr],
     ) -> Result<Vec<TableProviderFilterPushDown>> {
-        let spec = self.catalog.spec();
-        Ok(filters
-            .iter()
-            .map(|filter| FilterUse::of(filter, spec).pushdown())
-            .collect())
+        Ok(supported_filters(self.catalog.spec(), filters))
     }
 
     async fn scan(
@@ -285,123 +206,45 @@ impl TableProvider for PartitionedTableProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let spec = self.catalog.spec();
-        let options = PartitionedOptions::from_config(session.config_options());
-        if !options.static_pruning {
-            return self.scan_unpruned(session, projection, filters).await;
-        }
-        let filters = || {
-            filters
-                .iter()
-                .map(|filter| (filter, FilterUse::of(filter, spec)))
-        };
-        let choosing: Vec<&Expr> = filters()
-            .filter(|(_, used)| *used != FilterUse::None)
-            .map(|(f, _)| f)
-            .collect();
-        let remaining: Vec<&Expr> = filters()
-            .filter(|(_, used)| *used != FilterUse::Decides)
-            .map(|(f, _)| f)
-            .collect();
-        let predicate = self.predicate(session, &choosing)?;
-        self.plan_scan(
-            session,
-            projection,
-            predicate,
-            &remaining,
-            limit,
-            self.limits,
-        )
-        .await
+        scan(self, session, projection, filters, limit).await
     }
 }
 
-impl PartitionedTableProvider {
-    async fn plan_scan(
+#[async_trait]
+impl PartitionedTable for PartitionedTableProvider {
+    fn catalog(&self) -> &Arc<dyn PartitionCatalog> {
+        &self.catalog
+    }
+
+    fn schema(&self) -> &TableSchema {
+        &self.schema
+    }
+
+    fn limits(&self) -> PartitionLimits {
+        self.limits
+    }
+
+    fn trailing_columns(&self) -> Vec<Field> {
+        self.metadata_columns.iter().map(|c| c.field()).collect()
+    }
+
+    async fn reader(
         &self,
         session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        predicate: PartitionPredicate,
-        filters: &[&Expr],
-        limit: Option<usize>,
-        limits: PartitionLimits,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let context = ListingContext::for_planning(session);
-        let estimate = self.catalog.estimate(&predicate, &context).await?;
-        let statistics = estimated_statistics(&self.schema, &estimate);
-        let template = self
-            .template(session, projection, filters, limit, statistics)
-            .await?;
+        wanted: &WantedRows<'_>,
+    ) -> Result<Arc<dyn PartitionReader>> {
+        let template = self.template(session, wanted).await?;
         let spec = self.catalog.spec();
-        let file_filters = filters
+        let file_filters = wanted
+            .filters
             .iter()
             .filter(|filter| decides_about_files(filter, spec, &self.metadata_columns))
-            .map(|filter| self.physical_filter(session, filter))
+            .map(|filter| physical_filter(session, &self.schema, filter))
             .collect::<Result<Vec<_>>>()?;
         let reader = FilePartitionReader::new(template)
             .with_file_filters(file_filters)
             .with_options(self.read_options)
             .with_metadata_columns(&self.metadata_columns);
-        let metadata: Vec<_> = self.metadata_columns.iter().map(|c| c.field()).collect();
-        let order = PartitionedOptions::from_config(session.config_options())
-            .ordered_scan
-            .then(|| PartitionOrder::ascending(self.catalog.spec()))
-            .filter(|order| !order.columns().is_empty());
-        let mut scan = PartitionScanBuilder::new(
-            Arc::clone(&self.catalog),
-            Arc::new(reader),
-            self.schema.file_schema(),
-        )
-        .with_trailing_columns(&metadata)
-        .with_predicate(predicate)
-        .with_partitions(output_partitions(session, &estimate))
-        .with_known_partitions(estimate.values.as_ref().map(RecordBatch::num_rows))
-        .with_limits(limits)
-        .with_fetch(limit)
-        .with_order(order);
-        if let Some(projection) = projection {
-            scan = scan.with_projection(projection);
-        }
-        Ok(DataSourceExec::from_data_source(scan.build()))
-    }
-
-    /// The scan when `partitioned.static_pruning` is off: reads every partition and filters the
-    /// rows, also by the filters that the planner has left to this table alone.
-    async fn scan_unpruned(
-        &self,
-        session: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let spec = self.catalog.spec();
-        let used = |wanted: fn(FilterUse) -> bool| {
-            let filters = filters.iter();
-            filters.filter(move |filter| wanted(FilterUse::of(filter, spec)))
-        };
-        let choosing: Vec<&Expr> = used(|used| used != FilterUse::None).collect();
-        let is_restricted = self.predicate(session, &choosing)?.constrains_from(0);
-        let limits = PartitionLimits {
-            filter_required: self.limits.filter_required && !is_restricted,
-            ..self.limits
-        };
-        let all = PartitionPredicate::all(spec);
-        let deciding = used(|used| used == FilterUse::Decides).cloned();
-        let Some(filter) = conjunction(deciding) else {
-            return self
-                .plan_scan(session, projection, all, &[], None, limits)
-                .await;
-        };
-        let filter = self.physical_filter(session, &filter)?;
-        let scan = self
-            .plan_scan(session, None, all, &[], None, limits)
-            .await?;
-        let plan = FilterExecBuilder::new(filter, scan)
-            .apply_projection(projection.cloned())?
-            .build()?;
-        debug_assert_eq!(
-            plan.schema().fields(),
-            project_schema(&self.schema(), projection)?.fields()
-        );
-        Ok(Arc::new(plan))
+        Ok(Arc::new(reader))
     }
 }

@@ -3,3 +3,4 @@
 mod catalogs;
 mod readers;
 mod wrong_catalogs;
+mod wrong_readers;

@@ -16,7 +16,6 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, is_not_null, lit};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::filter_pushdown::PushedDown;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder};
 use datafusion::prelude::SessionContext;
 use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt};
@@ -42,7 +41,6 @@ const FILTERS: &str = "a filter in the template drops no row that satisfies it";
 const EXACT_FILTERS: &str =
     "a filter that the template takes over leaves only rows that satisfy it";
 const FILTERS_ROWS: &str = "a reader that may drop rows says so in filters_rows";
-const METRICS: &str = "a template has one set of metrics";
 const ERRORS: &str = "what cannot be read is an error";
 
 /// A reader and some partitions that it can read, for [`check_reader`].
@@ -84,7 +82,6 @@ pub async fn check_reader(fixture: &dyn ReaderFixture) -> Checked {
     suite.check_projections().await?;
     suite.check_limits().await?;
     suite.check_filters().await?;
-    suite.check_metrics()?;
     suite.check_errors(fixture.unreadable()).await
 }
 
@@ -395,21 +392,6 @@ impl Suite {
             FILTERS_ROWS,
             || format!("{asked}: {} of {} rows", found.len(), all.len()),
         )
-    }
-
-    fn check_metrics(&self) -> Checked {
-        const NAME: &str = "metric_of_the_contract";
-        let has_metric = |metrics: &ExecutionPlanMetricsSet| {
-            let metrics = metrics.clone_inner();
-            metrics.sum_by_name(NAME).is_some()
-        };
-        let template = self.reader.template();
-        MetricBuilder::new(&template.metrics())
-            .global_counter(NAME)
-            .add(1);
-        ensure(has_metric(&template.metrics()), METRICS, || {
-            "a metric that was registered is not there when metrics() is called again".to_owned()
-        })
     }
 
     async fn check_errors(&self, unreadable: Option<Partition>) -> Checked {

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::common::Statistics;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 
 use super::{PartitionLimits, PartitionScan, RowsNeeded};
 use crate::catalog::PartitionCatalog;
@@ -41,9 +43,11 @@ impl PartitionScanBuilder {
             .collect();
         Self {
             scan: PartitionScan {
+                metrics: reader.template().metrics(),
                 catalog,
                 reader,
                 predicate,
+                statistics: None,
                 dynamic_filters: vec![],
                 outputs,
                 partitions: 1,
@@ -61,6 +65,20 @@ impl PartitionScanBuilder {
     /// Sets which partitions are wanted.
     pub fn with_predicate(mut self, predicate: PartitionPredicate) -> Self {
         self.scan.predicate = predicate;
+        self
+    }
+
+    /// Sets what is known of the rows that the scan returns, in their columns. Without it the template
+    /// is asked.
+    pub fn with_statistics(mut self, statistics: Statistics) -> Self {
+        self.scan.statistics = Some(Arc::new(statistics));
+        self
+    }
+
+    /// Sets where the scan counts what it does, and its reader through
+    /// [`ReadContext::metrics`](crate::ReadContext). Without it, the metrics of the template are shared.
+    pub fn with_metrics(mut self, metrics: ExecutionPlanMetricsSet) -> Self {
+        self.scan.metrics = metrics;
         self
     }
 

@@ -170,7 +170,14 @@ impl DataSource for PartitionScan {
     }
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
-        self.template().partition_statistics(partition)
+        match &self.statistics {
+            None => self.template().partition_statistics(partition),
+            Some(statistics) if partition.is_none() => Ok(Arc::clone(statistics)),
+            Some(_) => {
+                let schema = self.template().eq_properties();
+                Ok(Arc::new(Statistics::new_unknown(schema.schema())))
+            }
+        }
     }
 
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn DataSource>> {
@@ -185,7 +192,7 @@ impl DataSource for PartitionScan {
     }
 
     fn metrics(&self) -> ExecutionPlanMetricsSet {
-        self.metrics_set()
+        self.metrics.clone()
     }
 
     fn try_swapping_with_projection(
@@ -200,6 +207,11 @@ impl DataSource for PartitionScan {
             .iter()
             .map(|projected| self.partition_expr(&projected.expr));
         scan.outputs = outputs.collect();
+        if let Some(statistics) = self.statistics.as_deref() {
+            let properties = scan.template().eq_properties();
+            let statistics = projection.project_statistics(statistics.clone(), properties.schema());
+            scan.statistics = Some(Arc::new(statistics?));
+        }
         Ok(Some(Arc::new(scan)))
     }
 

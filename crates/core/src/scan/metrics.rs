@@ -7,6 +7,7 @@ use crate::predicate::Pruned;
 /// The metrics of one execution of a partitioned scan. Clones count into the same places.
 #[derive(Debug, Clone)]
 pub struct ScanMetrics {
+    set: ExecutionPlanMetricsSet,
     /// LIST requests made, each with all of its pages.
     pub list_requests: Count,
     /// Listings that the listing cache answered instead.
@@ -48,6 +49,7 @@ impl ScanMetrics {
     pub fn new(metrics: &ExecutionPlanMetricsSet) -> Self {
         let counter = |name: &'static str| MetricBuilder::new(metrics).global_counter(name);
         Self {
+            set: metrics.clone(),
             list_requests: counter("list_requests"),
             list_cache_hits: counter("list_cache_hits"),
             directories_pruned: counter("directories_pruned"),
@@ -66,6 +68,11 @@ impl ScanMetrics {
                 .subset_time("dynamic_filter_wait_time", 0),
             listing_time: MetricBuilder::new(metrics).subset_time("listing_time", 0),
         }
+    }
+
+    /// Where readers register metrics of their own, the number of rows that they return included.
+    pub fn set(&self) -> &ExecutionPlanMetricsSet {
+        &self.set
     }
 
     /// Counts what a predicate dropped.

@@ -37,6 +37,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::Schema;
+use datafusion::common::Statistics;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::expressions::Column;
@@ -72,6 +73,9 @@ pub struct PartitionScan {
     catalog: Arc<dyn PartitionCatalog>,
     reader: Arc<dyn PartitionReader>,
     predicate: PartitionPredicate,
+    /// What is known of all rows, in the output columns, where the template does not know it.
+    statistics: Option<Arc<Statistics>>,
+    metrics: ExecutionPlanMetricsSet,
     dynamic_filters: Vec<Arc<DynamicPartitionFilter>>,
     /// For each output column what it is in terms of the predicate: partition columns by their
     /// index in the spec, file columns behind them. `None` when that cannot be said.
@@ -284,9 +288,6 @@ impl PartitionScan {
         self.reader.template()
     }
 
-    fn metrics_set(&self) -> ExecutionPlanMetricsSet {
-        self.template().metrics()
-    }
     /// `expr`, over the output columns, in the numbering of [`PartitionPredicate`].
     fn partition_expr(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<Arc<dyn PhysicalExpr>> {
         rewrite_columns(expr, &|output| self.outputs.get(output)?.clone())

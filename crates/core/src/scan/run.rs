@@ -48,7 +48,7 @@ pub(super) enum Share {
 impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
-        let metrics = ScanMetrics::new(&scan.metrics_set());
+        let metrics = ScanMetrics::new(&scan.metrics);
         let taken = Arc::new(TakenSlots::new(scan, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
         let work = Work::new(scan, metrics, share, Arc::clone(&taken), Arc::clone(&rows));
