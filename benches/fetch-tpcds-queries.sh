@@ -60,6 +60,7 @@ check "$work/queries" || fail 'the texts are not the expected ones; nothing was 
 
 # In one step, so that a directory that is there is whole.
 mkdir -p "$(dirname "$directory")"
+rm -rf "$directory.part"
 cp -r "$work/queries" "$directory.part"
 mv "$directory.part" "$directory"
 printf 'wrote %s\n' "$directory"
