@@ -63,7 +63,7 @@ pub use layout::{
 pub use memory::MemoryCatalog;
 pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use order::PartitionOrder;
-pub use predicate::{PartitionPredicate, Pruned};
+pub use predicate::{ChangingPredicate, PartitionPredicate, Pruned};
 pub use reader::{Division, PartitionReader, ReadContext};
 pub use report::{FilterReport, PartitionReports, ScanReport};
 pub use rewrite::rewrite_columns;

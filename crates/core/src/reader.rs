@@ -11,7 +11,7 @@ use datafusion::physical_plan::DisplayFormatType;
 use datafusion::prelude::SessionConfig;
 
 use crate::catalog::ListingContext;
-use crate::predicate::PartitionPredicate;
+use crate::predicate::ChangingPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
 
@@ -78,7 +78,7 @@ pub struct ReadContext {
     pub division: Division,
     /// What may come to drop partitions until they are read. It is of use to ask before something of a
     /// partition is opened, and to leave it out then; if it is read all the same, that does no harm.
-    pub still_wanted: Option<PartitionPredicate>,
+    pub still_wanted: Option<ChangingPredicate>,
     /// Where to count files, rows and whatever else shall be seen in `EXPLAIN ANALYZE`.
     pub metrics: ScanMetrics,
 }

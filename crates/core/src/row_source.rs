@@ -15,13 +15,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
-use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::limit::LimitStream;
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayFormatType, EmptyRecordBatchStream};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use crate::predicate::ChangingPredicate;
 use crate::reader::{PartitionReader, ReadContext};
 use crate::spec::{Partition, PartitionBatch, PartitionSpec};
 
@@ -67,6 +68,7 @@ impl RowSourceReader {
             source,
             partitions: vec![],
             fetch: None,
+            still_wanted: None,
             metrics: ExecutionPlanMetricsSet::new(),
         };
         Self {
@@ -100,6 +102,7 @@ impl PartitionReader for RowSourceReader {
         })?;
         let mut scan = template.clone();
         scan.metrics = context.metrics.set().clone();
+        scan.still_wanted = context.still_wanted.clone();
         scan.partitions = (0..partitions.len())
             .map(|row| partitions.partition(row))
             .collect::<Result<_>>()?;
@@ -118,6 +121,7 @@ struct RowScan {
     schema: SchemaRef,
     partitions: Vec<Partition>,
     fetch: Option<usize>,
+    still_wanted: Option<ChangingPredicate>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -154,6 +158,13 @@ impl DataSource for RowScan {
         let Some(opened) = self.partitions.get(partition) else {
             return exec_err!("no partition {partition} among {}", self.partitions.len());
         };
+        // Keys may have become known since the partition was listed.
+        let wanted = self.still_wanted.as_ref();
+        if wanted.is_some_and(|wanted| !wanted.may_want(opened.values.values())) {
+            return Ok(Box::pin(EmptyRecordBatchStream::new(Arc::clone(
+                &self.schema,
+            ))));
+        }
         let columns = self.source_columns();
         let outputs = self.projection.iter().map(|column| {
             let position = columns.binary_search(column).ok();

@@ -1,25 +1,25 @@
 //! [`PartitionPredicate`]: which partitions a query wants.
 
 mod candidates;
+mod changing;
 mod running;
 mod three_valued;
 
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array,
-};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::{filter, filter_record_batch};
+use datafusion::common::Result;
 use datafusion::common::cast::as_uint32_array;
-use datafusion::common::{Result, ScalarValue};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::{collect_columns, split_conjunction};
 
 use crate::dynamic_filter::{FilterKey, KeySlot};
 use crate::key_set::Comparison;
 use crate::spec::PartitionSpec;
+pub use changing::ChangingPredicate;
 pub(crate) use running::RunningFilter;
 use three_valued::Expression;
 
@@ -132,20 +132,6 @@ impl PartitionPredicate {
         self
     }
 
-    /// The part of it that may come to drop more than it does now, if there is any.
-    pub fn changing(&self) -> Option<Self> {
-        let dynamic = self.dynamic.iter();
-        let unknown = dynamic.filter(|dynamic| dynamic.slot.keys().is_none());
-        let changing = Self {
-            spec: self.spec.clone(),
-            conjuncts: vec![],
-            dynamic: unknown.cloned().collect(),
-            running: self.running.clone(),
-        };
-        let changes = !changing.dynamic.is_empty() || !changing.running.is_empty();
-        changes.then_some(changing)
-    }
-
     /// The same predicate over the first `columns` columns alone; of the others nothing is known.
     pub fn over_prefix(&self, columns: usize) -> Self {
         let conjunct = |c: &Conjunct| Conjunct::new(c.expression.expr(), columns);
@@ -185,21 +171,6 @@ impl PartitionPredicate {
                     .current()
                     .is_ok_and(|now| now.constrains_from(first))
             })
-    }
-
-    /// Whether the partition with these values, of which there may be more than columns of the spec, may
-    /// satisfy it. Also when it cannot be evaluated.
-    pub fn may_want(&self, values: &[ScalarValue]) -> bool {
-        let columns = values.iter().take(self.spec.len());
-        let columns: Result<Vec<_>> = columns.map(ScalarValue::to_array).collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(1));
-        let pruned = columns.and_then(|columns| {
-            let schema = Arc::clone(self.spec.schema());
-            self.evaluate(&RecordBatch::try_new_with_options(
-                schema, columns, &options,
-            )?)
-        });
-        pruned.map_or(true, |pruned| pruned.keep.value(0))
     }
 
     /// Which rows of `values` may satisfy the predicate.

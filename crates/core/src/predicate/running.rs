@@ -43,9 +43,14 @@ impl RunningFilter {
         &self.filter
     }
 
+    /// A number that differs whenever it says something else.
+    pub(super) fn generation(&self) -> u64 {
+        snapshot_generation(&self.filter)
+    }
+
     /// What it says now.
     pub(super) fn current(&self) -> Result<Arc<PartitionPredicate>> {
-        let generation = snapshot_generation(&self.filter);
+        let generation = self.generation();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, predicate)) = known.as_ref()
             && *known == generation

@@ -4,12 +4,12 @@ use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::physical_plan::metrics::Count;
 use datafusion_datasource::morsel::{MorselPlan, MorselPlanner, Morselizer};
-use datafusion_partitioned_core::PartitionPredicate;
+use datafusion_partitioned_core::ChangingPredicate;
 
 /// Which files are still wanted at the time when they would be opened.
 #[derive(Debug, Clone)]
 pub(crate) struct StillWanted {
-    pub(crate) partitions: PartitionPredicate,
+    pub(crate) partitions: ChangingPredicate,
     /// Counts the others.
     pub(crate) pruned: Count,
 }
