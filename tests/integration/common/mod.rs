@@ -1,9 +1,11 @@
 //! What several modules share: small lakes, sessions and queries.
 
 mod given;
+mod source;
 
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
@@ -23,6 +25,7 @@ use proptest::test_runner::{Config, RngSeed};
 /// The name of a directory whose value is NULL.
 pub(crate) use datafusion_partitioned::core::DEFAULT_PARTITION_NAME as NULL;
 pub(crate) use given::partition;
+pub(crate) use source::{FAILED, Step, source};
 
 /// A lake in memory that counts requests, and a session that knows it.
 pub(crate) struct Fixture {
@@ -171,6 +174,14 @@ impl Fixture {
         let mut lines: Vec<&str> = log.lines().collect();
         lines.sort_unstable();
         lines.join("\n")
+    }
+}
+
+/// What `work` returns. Panics when it takes longer: then it waits for what never happens.
+pub(crate) async fn within<T>(limit: Duration, name: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => panic!("no answer within {limit:?}: {name}"),
     }
 }
 

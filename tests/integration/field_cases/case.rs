@@ -21,7 +21,7 @@ pub(super) struct Case {
     files: Vec<(String, Content)>,
     tables: Vec<Table>,
     statements: Vec<String>,
-    modes: &'static [Mode],
+    modes: Vec<&'static Mode>,
 }
 
 enum Content {
@@ -57,7 +57,7 @@ impl Case {
             files: vec![],
             tables: vec![],
             statements: vec![],
-            modes: modes::ALL,
+            modes: modes::ALL.iter().collect(),
         }
     }
 
@@ -99,7 +99,13 @@ impl Case {
 
     /// Only some of the modes, for trees that take long to read as a whole.
     pub(super) fn modes(mut self, modes: &'static [Mode]) -> Self {
-        self.modes = modes;
+        self.modes = modes.iter().collect();
+        self
+    }
+
+    /// And these modes.
+    pub(super) fn also(mut self, modes: &'static [Mode]) -> Self {
+        self.modes.extend(modes);
         self
     }
 
@@ -117,7 +123,7 @@ impl Case {
     pub(super) async fn open_broken(self) -> Sessions {
         self.write_files().await;
         let mut sessions = vec![];
-        for mode in self.modes {
+        for mode in &self.modes {
             let session = Session::new(mode);
             self.lake.register(&session.ctx);
             // A table that cannot be declared here fails as a query of it would.
@@ -132,7 +138,7 @@ impl Case {
     /// The error of declaring the tables.
     pub(super) async fn declaration_error(self) -> String {
         self.write_files().await;
-        let session = Session::new(&self.modes[0]);
+        let session = Session::new(self.modes[0]);
         self.lake.register(&session.ctx);
         let error = self.declare(&session).await.unwrap_err();
         error.strip_backtrace()

@@ -51,6 +51,29 @@ const SMALL_BATCHES: (&str, &str) = ("datafusion.execution.batch_size", "1");
 const LIST_CACHE: (&str, &str) = ("partitioned.list_cache.ttl", "1h");
 const NO_STATISTICS: (&str, &str) = ("datafusion.execution.collect_statistics", "false");
 
+const COLLECTED: (&str, &str) = (
+    "datafusion.optimizer.hash_join_single_partition_threshold",
+    "1000000000000",
+);
+const COLLECTED_ROWS: (&str, &str) = (
+    "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+    "1000000000000",
+);
+const PARTITIONED: (&str, &str) = (
+    "datafusion.optimizer.hash_join_single_partition_threshold",
+    "0",
+);
+const PARTITIONED_ROWS: (&str, &str) = (
+    "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+    "0",
+);
+const SORT_MERGE: (&str, &str) = ("datafusion.optimizer.prefer_hash_join", "false");
+const AS_WRITTEN: (&str, &str) = ("datafusion.optimizer.join_reordering", "false");
+const BOUNDS: (&str, &str) = ("partitioned.dynamic_filter.max_keys", "0");
+
+/// What queries with joins have one of.
+const JOINS: &[&str] = &["JOIN", "IN (SELECT", "EXISTS"];
+
 const REMEMBERING: Mode = Mode {
     name: "list cache on",
     options: &[LIST_CACHE],
@@ -74,13 +97,13 @@ pub(super) const ALL: &[Mode] = &[
     Mode {
         name: "dynamic filters off",
         options: &[NO_KEYS],
-        words: &["JOIN"],
+        words: JOINS,
         ..DEFAULT
     },
     Mode {
         name: "dynamic filters of joins off",
         options: &[NO_JOIN_FILTER],
-        words: &["JOIN"],
+        words: JOINS,
         ..DEFAULT
     },
     Mode {
@@ -151,6 +174,106 @@ pub(super) const ALL: &[Mode] = &[
     },
 ];
 
+/// The strategies of joins, each with one, some and many streams. The first side is the build side in
+/// those "as written".
+pub(super) const STRATEGIES: &[Mode] = &[
+    Mode {
+        name: "collected builds, one stream",
+        options: &[COLLECTED, COLLECTED_ROWS, ONE_STREAM],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "collected builds",
+        options: &[COLLECTED, COLLECTED_ROWS],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "collected builds as written, 16 streams, row filters on",
+        options: &[
+            COLLECTED,
+            COLLECTED_ROWS,
+            AS_WRITTEN,
+            MANY_STREAMS,
+            ROW_FILTERS,
+        ],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "collected builds, bounds of keys alone",
+        options: &[COLLECTED, COLLECTED_ROWS, BOUNDS],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "partitioned joins",
+        options: &[PARTITIONED, PARTITIONED_ROWS],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "partitioned joins as written, row filters on, batches of one row",
+        options: &[
+            PARTITIONED,
+            PARTITIONED_ROWS,
+            AS_WRITTEN,
+            ROW_FILTERS,
+            SMALL_BATCHES,
+        ],
+        words: JOINS,
+        ..DEFAULT
+    },
+    PARTITIONED_JOINS,
+    Mode {
+        name: "sort-merge joins, one stream",
+        options: &[SORT_MERGE, ONE_STREAM],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "sort-merge joins",
+        options: &[SORT_MERGE],
+        words: JOINS,
+        ..DEFAULT
+    },
+    Mode {
+        name: "sort-merge joins, bounds of keys alone, 16 streams, batches of one row",
+        options: &[SORT_MERGE, BOUNDS, MANY_STREAMS, SMALL_BATCHES],
+        words: JOINS,
+        ..DEFAULT
+    },
+];
+
+/// For queries that are repeated: many streams first, then what they are compared with.
+pub(super) const REPEATED: &[Mode] = &[
+    PARTITIONED_JOINS,
+    Mode {
+        name: "one stream",
+        options: &[ONE_STREAM],
+        ..DEFAULT
+    },
+    Mode {
+        name: "dynamic filters off, 16 streams",
+        options: &[NO_KEYS, NO_JOIN_FILTER, MANY_STREAMS],
+        ..DEFAULT
+    },
+    Mode {
+        name: "sort-merge joins, 16 streams",
+        options: &[SORT_MERGE, MANY_STREAMS],
+        ..DEFAULT
+    },
+];
+
+/// Many streams on both sides of each join.
+const PARTITIONED_JOINS: Mode = Mode {
+    name: "partitioned joins, 16 streams",
+    options: &[PARTITIONED, PARTITIONED_ROWS, MANY_STREAMS],
+    words: JOINS,
+    ..DEFAULT
+};
+
 /// For trees with very many rows: all but the last one, which reads all of them one by one.
 pub(super) const MANY_ROWS: &[Mode] = ALL.split_at(ALL.len() - 1).0;
 
@@ -177,6 +300,16 @@ impl Mode {
     /// Whether the answer of a query could be another one in this mode than by default.
     pub(super) fn concerns(&self, sql: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| sql.contains(word))
+    }
+
+    /// Whether the keys of joins choose partitions.
+    pub(super) fn filters_by_keys(&self) -> bool {
+        !self.options.contains(&NO_KEYS)
+    }
+
+    /// Whether keys of joins are kept one by one, as far as there are few of them.
+    pub(super) fn keeps_keys(&self) -> bool {
+        !self.options.contains(&BOUNDS)
     }
 
     pub(super) fn session(&self) -> SessionContext {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
@@ -62,6 +63,17 @@ impl Session {
         answers
     }
 
+    /// Executes one plan of a query again and again, and checks its rows.
+    pub(super) async fn repeat(&self, times: usize, sql: &str, expected: &[&str]) {
+        let mut plan = self.plan(sql).await.unwrap();
+        for run in 1..=times {
+            plan = reset_plan_states(plan).unwrap();
+            let batches = collect(Arc::clone(&plan), self.ctx.task_ctx()).await;
+            let rows = sorted_rows(&batches.unwrap());
+            assert_eq!(rows, expected, "[{}, run {run}] {sql}", self.mode.name);
+        }
+    }
+
     pub(super) async fn plan(&self, sql: &str) -> Result<Arc<dyn ExecutionPlan>> {
         self.ctx.sql(sql).await?.create_physical_plan().await
     }
@@ -92,6 +104,16 @@ pub(super) struct Answer {
 }
 
 impl Answer {
+    /// Checks that it has these rows, in any order.
+    pub(super) fn check_rows(&self, expected: &[&str]) {
+        assert_eq!(sorted_rows(&self.batches), expected, "{}", self.name);
+    }
+
+    /// The sum of a metric over all scans.
+    pub(super) fn metric(&self, name: &str) -> usize {
+        scan_metric(&self.plan, name)
+    }
+
     /// Checks how many files were read.
     fn check_files(&self, expected: usize) {
         let files = scan_metric(&self.plan, "files_scanned");
@@ -123,7 +145,8 @@ impl Sessions {
             })
     }
 
-    /// The session in which everything is as it is by default.
+    /// The session of the first mode, in which everything is as it is by default unless a case has
+    /// chosen its modes.
     pub(super) fn default(&self) -> &Session {
         self.usable().next().unwrap()
     }
