@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, Int32Array, StringArray};
+use datafusion::arrow::array::{Array, ArrayRef, Int32Array, RecordBatchOptions, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::{Expr, cast, col, lit, not};
