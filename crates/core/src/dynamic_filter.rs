@@ -24,7 +24,7 @@ use crate::key_set::{Comparison, KeySet};
 ///                             --publish-->       <--keys--
 /// ```
 ///
-/// A scan takes the slot that was offered with its own [`TaskContext`]. When there are several,
+/// A scan takes the slot of its own [`TaskContext`], whichever of the two comes first. When there are several,
 /// because a context is used for more than one execution at once, it cannot know which is its own
 /// and takes none, so that it reads everything.
 #[derive(Debug)]
@@ -79,30 +79,46 @@ impl DynamicPartitionFilter {
         &self.keys
     }
 
-    /// A slot in which the caller will publish the keys of an execution with `context`.
+    /// A slot in which the caller will publish the keys of an execution with `context`. It is the one
+    /// that a scan has taken before, if there is such a scan.
     pub fn offer(&self, context: &Arc<TaskContext>) -> Arc<KeySlot> {
-        let slot = Arc::new(KeySlot {
-            is_offered: true,
-            ..KeySlot::default()
-        });
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.retain(|(context, _)| context.strong_count() > 0);
+        let mut slots = slots_of(&offered, context);
+        if let Some(slot) = slots.find(|slot| !slot.is_offered.swap(true, Ordering::AcqRel)) {
+            return Arc::clone(slot);
+        }
+        drop(slots);
+        let slot = Arc::<KeySlot>::default();
+        slot.is_offered.store(true, Ordering::Release);
         offered.push((Arc::downgrade(context), Arc::clone(&slot)));
         slot
     }
 
-    /// The slot that was offered for this execution. Without one, or with several, a slot that
-    /// stays empty.
+    /// The slot of this execution. When none has been offered, the next one to be offered: whoever
+    /// comes first must not meet the keys of another execution. With several, a slot that stays
+    /// empty.
     pub fn take(&self, context: &Arc<TaskContext>) -> Arc<KeySlot> {
-        let offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut slots = offered
-            .iter()
-            .filter(|(other, _)| other.as_ptr() == Arc::as_ptr(context))
-            .map(|(_, slot)| slot);
-        match (slots.next(), slots.next()) {
-            (Some(slot), None) => Arc::clone(slot),
-            _ => Arc::default(),
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.retain(|(context, _)| context.strong_count() > 0);
+        let mut slots = slots_of(&offered, context);
+        let found = (slots.next().cloned(), slots.next().cloned());
+        drop(slots);
+        match found {
+            (Some(slot), None) => slot,
+            (Some(_), Some(_)) => Arc::default(),
+            (None, _) => {
+                let slot = Arc::<KeySlot>::default();
+                offered.push((Arc::downgrade(context), Arc::clone(&slot)));
+                slot
+            }
         }
+    }
+
+    /// Forgets all slots: the executions that are to come share nothing with those before.
+    pub fn reset(&self) {
+        let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
+        offered.clear();
     }
 
     /// Forgets `slot`: the execution that has taken it is over.
@@ -112,11 +128,21 @@ impl DynamicPartitionFilter {
     }
 }
 
+fn slots_of<'a>(
+    offered: &'a [(Weak<TaskContext>, Arc<KeySlot>)],
+    context: &'a Arc<TaskContext>,
+) -> impl Iterator<Item = &'a Arc<KeySlot>> {
+    offered
+        .iter()
+        .filter(|(other, _)| other.as_ptr() == Arc::as_ptr(context))
+        .map(|(_, slot)| slot)
+}
+
 /// Where one execution of a dynamic filter publishes its keys, once.
 #[derive(Debug, Default)]
 pub struct KeySlot {
     keys: OnceLock<Arc<KeySet>>,
-    is_offered: bool,
+    is_offered: AtomicBool,
     is_running: AtomicBool,
     changed: Notify,
     /// How many partitions, or directories that stand for all partitions below, the keys have dropped.
@@ -156,10 +182,10 @@ impl KeySlot {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns once the keys are published. Without a producer it returns at once, and soon when a
-    /// part of it is not opened. The caller must set a limit: a producer can stop running.
+    /// Returns once the keys are published, and soon when the producer, or a part of it, is not
+    /// opened. The caller must set a limit: a producer can stop running.
     pub async fn wait(&self) {
-        while self.is_offered && self.keys.get().is_none() {
+        while self.keys.get().is_none() {
             // Made before looking, so that no change is missed.
             let changed = self.changed.notified();
             if self.keys.get().is_some() {

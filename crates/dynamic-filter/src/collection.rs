@@ -69,6 +69,10 @@ impl Collection {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_over(&self) -> bool {
+        self.state().accumulator.is_none()
+    }
+
     fn update(&self, keys: &[ArrayRef]) -> Result<()> {
         if let Some(accumulator) = &mut self.state().accumulator
             && accumulator.update(keys)? == Updated::Degraded
@@ -191,6 +195,9 @@ impl CollectorStream {
 
     /// The keys of one batch, as the join compares them.
     fn collect_keys(&self, batch: &RecordBatch) -> Result<()> {
+        if self.collection.is_over() {
+            return Ok(());
+        }
         let keys = self
             .keys
             .iter()

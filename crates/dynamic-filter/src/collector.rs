@@ -129,6 +129,7 @@ impl ExecutionPlan for PartitionKeyCollectorExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.filters.iter().for_each(|filter| filter.reset());
         let mut node = self.with_input(Arc::clone(&self.input));
         node.metrics = ExecutionPlanMetricsSet::new();
         Ok(Arc::new(node))

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::datatypes::{DataType, Schema};
 use datafusion::common::{JoinSide, JoinType, NullEquality};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column};
@@ -161,8 +161,16 @@ impl<'a> Join<'a> {
         column(&self.input(side).schema(), index?)
     }
 
-    /// `expr`, over one side, in terms of the other, by the equality of the join's keys.
+    /// `expr`, over one side, in terms of the other, by the equality of the join's keys. Only where
+    /// equal keys give equal values: -0.0 equals 0.0, and its text does not.
     pub(crate) fn across(&self, expr: &Expr, from: Side) -> Option<Expr> {
+        if !tells_equal_values(expr, &self.input(from).schema()) {
+            return None;
+        }
+        self.replaced(expr, from)
+    }
+
+    fn replaced(&self, expr: &Expr, from: Side) -> Option<Expr> {
         let equal = self.on.iter().find_map(|pair| {
             let (here, there) = self.sides(pair, from);
             (here == expr && self.have_one_type(here, there, from)).then(|| Arc::clone(there))
@@ -171,7 +179,7 @@ impl<'a> Join<'a> {
             return equal;
         }
         let children = expr.children().into_iter();
-        let children: Option<Vec<_>> = children.map(|child| self.across(child, from)).collect();
+        let children: Option<Vec<_>> = children.map(|child| self.replaced(child, from)).collect();
         Arc::clone(expr).with_new_children(children?).ok()
     }
 
@@ -256,4 +264,25 @@ impl<'a> Join<'a> {
 pub(crate) fn column(schema: &Schema, index: usize) -> Option<Expr> {
     let field = schema.fields().get(index)?;
     Some(Arc::new(Column::new(field.name(), index)))
+}
+
+/// Whether `expr` has equal values wherever its columns have. Those of floating point are compared as
+/// keys by a rule of their own; behind an expression, -0.0 and 0.0 need not be equal.
+pub(crate) fn tells_equal_values(expr: &Expr, schema: &Schema) -> bool {
+    let has_float = |column: &Column| {
+        let field = schema.fields().get(column.index());
+        field.is_none_or(|field| contains_float(field.data_type()))
+    };
+    expr.is::<Column>() || !collect_columns(expr).iter().any(has_float)
+}
+
+fn contains_float(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => contains_float(values),
+        DataType::List(field) | DataType::LargeList(field) | DataType::FixedSizeList(field, _) => {
+            contains_float(field.data_type())
+        }
+        DataType::Struct(fields) => fields.iter().any(|field| contains_float(field.data_type())),
+        other => other.is_floating(),
+    }
 }

@@ -24,7 +24,7 @@ use datafusion_partitioned_core::{
 
 use crate::collector::PartitionKeyCollectorExec;
 use crate::early::StartEarlyExec;
-use crate::join::{Condition, Join, Side, column};
+use crate::join::{Condition, Join, Side, column, tells_equal_values};
 
 /// Expressions over some plan's output by which its rows are selected, such as the keys of a join's
 /// probe side; `None` for one that is no expression over it.
@@ -147,18 +147,34 @@ fn keys_of_children(plan: &Arc<dyn ExecutionPlan>, keys: &Keys) -> Vec<Keys> {
             projected.map(|projected| Arc::clone(&projected.expr))
         })]
     } else if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
-        vec![keys_of_groups(aggregate, keys)]
+        vec![keys_of_groups(aggregate, &of_equal_rows(plan, keys))]
     } else if let Some(window) = plan.downcast_ref::<WindowAggExec>() {
         let partitions = window.window_expr().iter().map(|w| w.partition_by());
-        vec![keys_of_windows(window.input(), partitions, keys)]
+        vec![keys_of_windows(
+            window.input(),
+            partitions,
+            &of_equal_rows(plan, keys),
+        )]
     } else if let Some(window) = plan.downcast_ref::<BoundedWindowAggExec>() {
         let partitions = window.window_expr().iter().map(|w| w.partition_by());
-        vec![keys_of_windows(window.input(), partitions, keys)]
+        vec![keys_of_windows(
+            window.input(),
+            partitions,
+            &of_equal_rows(plan, keys),
+        )]
     } else if let Some(join) = Join::of(plan) {
         keys_of_join_sides(&join, keys)
     } else {
         vec![]
     }
+}
+
+/// The keys over `plan` that are the same for rows which `plan` takes for equal.
+fn of_equal_rows(plan: &Arc<dyn ExecutionPlan>, keys: &Keys) -> Keys {
+    let schema = plan.schema();
+    let keys = keys.iter().cloned();
+    keys.map(|key| key.filter(|key| tells_equal_values(key, &schema)))
+        .collect()
 }
 
 /// Below an aggregate: whole groups are dropped, by what their rows have in common. Not below one

@@ -127,28 +127,23 @@ fn connect_side(
     }
     let mut conditions = join.conditions(consumer);
     if join.is_null_aware {
-        conditions.truncate(1);
+        conditions.retain(|c| c.comparison == Comparison::Equal);
     }
     let keys = conditions.iter().map(|c| Some(Arc::clone(&c.consumer)));
     let mut targets = vec![];
-    let mut useless = vec![];
     let consumed = attach_to_scans(join.input(consumer), &keys.collect(), &mut |scan, keys| {
-        let targets = match producer.may_prune(scan) {
-            true => &mut targets,
-            false => &mut useless,
-        };
-        attach_dynamic_filters(scan, keys, &conditions, targets)
-            .filter(|_| producer.may_prune(scan))
+        let may_prune = producer.may_prune(scan);
+        may_prune
+            .then(|| attach_dynamic_filters(scan, keys, &conditions, &mut targets))
+            .flatten()
     })?;
+    let Some(consumed) = consumed else {
+        return Ok(None);
+    };
     let covering = targets
         .iter()
-        .chain(&useless)
         .filter(|target| target.is_equality() && target.conditions.len() == join.keys());
     let covers_all_scans = covering.count() == count_leaves(join.input(consumer));
-    let Some(consumed) = consumed else {
-        let is_own = plan.is::<HashJoinExec>() && covers_all_scans;
-        return is_own.then(|| without_own_filter(plan)).transpose();
-    };
     let mut produced = Arc::clone(join.input(consumer.other()));
     for (indexes, filters) in group_by_conditions(targets) {
         let collected: Vec<&Condition> = indexes.iter().map(|index| &conditions[*index]).collect();
@@ -191,8 +186,8 @@ fn matching(join: &Join<'_>, collected: &[&Condition]) -> KeyMatching {
 }
 
 /// The join `plan` with a filter of DataFusion's kind that no scan knows, so that it neither makes
-/// one nor computes it. Where all scans of the probe side have partition filters on all keys, or none
-/// because that is of no use, another filter on the same keys would only be evaluated for each file in vain, and hold up the
+/// one nor computes it. Where all scans of the probe side have partition filters on all keys,
+/// another filter on the same keys would only be evaluated for each file in vain, and hold up the
 /// join until all partitions of its build side are read.
 fn without_own_filter(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let Some(join) = plan.downcast_ref::<HashJoinExec>() else {

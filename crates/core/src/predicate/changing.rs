@@ -61,6 +61,7 @@ impl ChangingPredicate {
             columns.collect::<Result<_>>()?,
             &options,
         )?;
-        Ok(self.predicate.evaluate(&row)?.keep.value(0))
+        // Files are not partitions.
+        Ok(self.predicate.prune(&row, false)?.keep.value(0))
     }
 }

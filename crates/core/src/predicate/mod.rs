@@ -180,6 +180,11 @@ impl PartitionPredicate {
     /// # Errors
     /// What DataFusion's expressions report when they are evaluated.
     pub fn evaluate(&self, values: &RecordBatch) -> Result<Pruned> {
+        self.prune(values, true)
+    }
+
+    /// As [`Self::evaluate`], and tells the filters what they drop if it `counts`.
+    fn prune(&self, values: &RecordBatch, counts: bool) -> Result<Pruned> {
         let mut survivors = Survivors::new(values);
         for conjunct in &self.conjuncts {
             survivors.retain(|batch| conjunct.evaluate(batch))?;
@@ -188,7 +193,9 @@ impl PartitionPredicate {
         for conjunct in &self.dynamic {
             let before = survivors.len();
             survivors.retain(|batch| conjunct.evaluate(batch))?;
-            conjunct.slot.add_dropped(before - survivors.len());
+            if counts {
+                conjunct.slot.add_dropped(before - survivors.len());
+            }
         }
         for running in &self.running {
             // What cannot be evaluated keeps everything: the operator filters its rows itself.

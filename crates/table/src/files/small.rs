@@ -15,9 +15,12 @@ use datafusion_datasource::morsel::{MorselPlanner, Morselizer};
 const SMALL_FILE_BYTES: u64 = 1024 * 1024;
 
 /// `source` without its dynamic filters, which leave rows to operators that look at them anyway.
-/// `None` if it has none.
+/// `None` if it has none, or is to filter rows while it reads.
 pub(crate) fn without_dynamic_filters(source: &dyn FileSource) -> Option<Arc<dyn FileSource>> {
     let source = source.downcast_ref::<ParquetSource>()?;
+    if source.table_parquet_options().global.pushdown_filters {
+        return None;
+    }
     let filter = source.filter()?;
     let (dynamic, others): (Vec<_>, Vec<_>) = split_conjunction(&filter)
         .into_iter()
