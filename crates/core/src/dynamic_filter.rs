@@ -144,6 +144,7 @@ pub struct KeySlot {
     keys: OnceLock<Arc<KeySet>>,
     is_offered: AtomicBool,
     is_running: AtomicBool,
+    is_awaited: AtomicBool,
     changed: Notify,
     /// How many partitions, or directories that stand for all partitions below, the keys have dropped.
     dropped: AtomicUsize,
@@ -182,9 +183,25 @@ impl KeySlot {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Returns once somebody waits for the keys.
+    pub async fn awaited(&self) {
+        loop {
+            // Made before looking, so that no change is missed.
+            let changed = self.changed.notified();
+            if self.is_awaited.load(Ordering::Acquire) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     /// Returns once the keys are published, and soon when the producer, or a part of it, is not
     /// opened. The caller must set a limit: a producer can stop running.
     pub async fn wait(&self) {
+        if self.keys.get().is_none() {
+            self.is_awaited.store(true, Ordering::Release);
+            self.changed.notify_waiters();
+        }
         while self.keys.get().is_none() {
             // Made before looking, so that no change is missed.
             let changed = self.changed.notified();
@@ -247,6 +264,7 @@ mod tests {
         slot.set_running();
         let mut waiting = Box::pin(slot.wait());
         assert!(futures::poll!(&mut waiting).is_pending());
+        slot.awaited().await;
         slot.publish(Arc::new(KeySet::Unknown));
         waiting.await;
         slot.wait().await;

@@ -37,8 +37,9 @@ pub enum KeyMatching {
     Equal,
     /// By `IS NOT DISTINCT FROM`: NULL is a key as any other.
     NotDistinct,
-    /// As `NOT IN`, of one key: rows of the other side that are NULL are always needed. When there is
-    /// a NULL among the keys, it is needed whether there is any row, so that nothing may be left out.
+    /// As `NOT IN`, of one key: rows of the other side that are NULL are always needed. A NULL among the
+    /// keys makes the result depend on whether the other side has any row at all, so that nothing may
+    /// be left out.
     NotIn,
     /// By comparisons: only the bounds of each key are collected.
     Range,

@@ -10,12 +10,16 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
+use datafusion_partitioned_core::DynamicPartitionFilter;
+use futures::channel::oneshot;
+use futures::future::select;
+use futures::stream::FuturesUnordered;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::transparent::transparent;
 
-/// Passes its input on unchanged, and looks for the first batch of each partition in a task that
-/// starts when the partition is opened.
+/// Passes its input on unchanged, and looks for the first batch of each partition in a task of its own,
+/// as soon as a scan waits for the keys of this side, or the batch is asked for.
 ///
 /// A sort that is its input has read all of its own input by then, in its own memory or on disk.
 /// So the keys of that side of a sort-merge join are complete without regard to which side the join
@@ -24,12 +28,13 @@ use crate::transparent::transparent;
 #[derive(Debug)]
 pub struct StartEarlyExec {
     input: Arc<dyn ExecutionPlan>,
+    filters: Vec<Arc<DynamicPartitionFilter>>,
 }
 
 impl StartEarlyExec {
-    /// Runs `input` early.
-    pub fn new(input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
+    /// Runs `input` when somebody waits for the keys of `filters`, which are collected below.
+    pub fn new(input: Arc<dyn ExecutionPlan>, filters: Vec<Arc<DynamicPartitionFilter>>) -> Self {
+        Self { input, filters }
     }
 
     /// The plan that is started.
@@ -38,7 +43,10 @@ impl StartEarlyExec {
     }
 
     fn with_input(&self, input: Arc<dyn ExecutionPlan>) -> Self {
-        Self { input }
+        Self {
+            input,
+            filters: self.filters.clone(),
+        }
     }
 }
 
@@ -70,14 +78,21 @@ impl ExecutionPlan for StartEarlyExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let mut input = self.input.execute(partition, context)?;
+        let mut input = self.input.execute(partition, Arc::clone(&context))?;
         let schema = input.schema();
+        let slots: Vec<_> = self.filters.iter().map(|f| f.take(&context)).collect();
+        let (start, started) = oneshot::channel::<()>();
         // Aborted when it is dropped.
         let task = SpawnedTask::spawn(async move {
+            let awaited: FuturesUnordered<_> = slots.iter().map(|slot| slot.awaited()).collect();
+            let mut awaited = awaited.chain(stream::pending());
+            select(started, awaited.next()).await;
             let first = input.next().await;
             stream::iter(first).chain(input)
         });
         let batches = stream::once(async move {
+            // The task may have started, and ended, without it.
+            let _ = start.send(());
             task.join()
                 .await
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))

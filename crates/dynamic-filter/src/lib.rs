@@ -1,10 +1,15 @@
-//! Dynamic partition filters: joins tell a partitioned scan which partitions can find a match.
+//! Dynamic partition filters: one side of a join tells the partitioned scans of the other which
+//! partitions can find a match.
 //!
 //! | type | role |
 //! |---|---|
-//! | [`InsertDynamicPartitionFilter`] | the optimizer rule: finds joins whose probe side reaches a partitioned scan |
-//! | [`PartitionKeyCollectorExec`] | passes the build side on and collects its keys |
+//! | [`InsertDynamicPartitionFilter`] | the optimizer rule: finds joins one side of which reaches a partitioned scan |
+//! | [`PartitionKeyCollectorExec`] | passes the other side on and collects its keys |
 //! | [`DynamicPartitionFilter`] | connects the two |
+//! | [`StartEarlyExec`] | lets a sort-merge join read the side with the keys first |
+//! | [`PushSubqueryFilter`] | the optimizer rule for conditions with scalar subqueries |
+//!
+//! A hash join, with the build side first:
 //!
 //! ```text
 //! before                                  after

@@ -144,6 +144,7 @@ fn connect_side(
         .iter()
         .filter(|target| target.is_equality() && target.conditions.len() == join.keys());
     let covers_all_scans = covering.count() == count_leaves(join.input(consumer));
+    let filters: Vec<_> = targets.iter().map(|t| Arc::clone(&t.filter)).collect();
     let mut produced = Arc::clone(join.input(consumer.other()));
     for (indexes, filters) in group_by_conditions(targets) {
         let collected: Vec<&Condition> = indexes.iter().map(|index| &conditions[*index]).collect();
@@ -157,7 +158,7 @@ fn connect_side(
         })?;
     }
     if !join.reads_left_first {
-        produced = Arc::new(StartEarlyExec::new(produced));
+        produced = Arc::new(StartEarlyExec::new(produced, filters));
     }
     let children = match consumer {
         Side::Left => vec![consumed, produced],

@@ -49,7 +49,7 @@ impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
         let metrics = ScanMetrics::new(&scan.metrics);
-        let taken = Arc::new(TakenSlots::new(scan, &metrics, context));
+        let taken = Arc::new(TakenSlots::new(scan, share, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
         let work = Work::new(scan, metrics, share, Arc::clone(&taken), Arc::clone(&rows));
         let is_sequential =
@@ -107,10 +107,17 @@ pub(super) struct TakenSlots {
     pub(super) slots: OnceLock<Vec<(Arc<DynamicPartitionFilter>, Arc<KeySlot>)>>,
     /// Told in the end what they have done.
     report: Option<Arc<ScanReport>>,
+    /// Whether nobody else reads them.
+    are_own: bool,
 }
 
 impl TakenSlots {
-    fn new(scan: &PartitionScan, metrics: &ScanMetrics, context: &Arc<TaskContext>) -> Self {
+    fn new(
+        scan: &PartitionScan,
+        share: Share,
+        metrics: &ScanMetrics,
+        context: &Arc<TaskContext>,
+    ) -> Self {
         let reports = context.session_config().get_extension::<PartitionReports>();
         let report = reports.map(|reports| {
             let table = scan.catalog.describe();
@@ -122,6 +129,8 @@ impl TakenSlots {
         Self {
             slots: OnceLock::new(),
             report,
+            // Of other shares, some may still come and want the slots too.
+            are_own: matches!(share, Share::Whole),
         }
     }
 }
@@ -132,8 +141,10 @@ impl Drop for TakenSlots {
         if let Some(report) = &self.report {
             report.set_filters(slots);
         }
-        for (filter, slot) in slots {
-            filter.release(slot);
+        if self.are_own {
+            for (filter, slot) in slots {
+                filter.release(slot);
+            }
         }
     }
 }

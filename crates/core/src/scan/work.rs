@@ -68,6 +68,9 @@ impl Work {
             let options = PartitionedOptions::from_config(context.session_config().options());
             (slots, options.dynamic_filter.wait.duration())
         };
+        let filters = self.scan.dynamic_filters.iter().cloned();
+        let taken = filters.zip(slots.iter().cloned());
+        self.taken.slots.get_or_init(|| taken.collect());
         if !limit.is_zero() && slots.iter().any(|slot| slot.keys().is_none()) {
             let _timer = self.metrics.dynamic_filter_wait_time.timer();
             let all = join_all(slots.iter().map(|slot| slot.wait()));
