@@ -502,8 +502,7 @@ async fn keys_computed_from_equal_floats_are_not_taken_for_equal() {
             // DataFusion's own filters make the rows of hash joins depend on the plan.
             assert!(of_b.clone().count() > 0, "{plan}");
             for line in of_b {
-                assert!(!line.contains("f@0 AS"), "{plan}");
-                assert!(!line.contains("dynamic_filters=[(CAST"), "{plan}");
+                assert!(!line.contains("CAST(f@0"), "{plan}");
             }
         }
     }
