@@ -54,13 +54,13 @@ impl FilterKey {
     }
 }
 
-/// `day@0`, or with another comparison `day@0 >=`.
+/// `day@0`, or with another comparison `day@0 >= ANY`.
 impl fmt::Display for FilterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.expr)?;
         match self.comparison {
             Comparison::Equal => Ok(()),
-            comparison => write!(f, " {comparison}"),
+            comparison => write!(f, " {comparison} ANY"),
         }
     }
 }

@@ -55,7 +55,9 @@ pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 pub use dynamic_filter::{DynamicPartitionFilter, FilterKey, KeySlot};
 pub use error::PartitionError;
 pub use execution::Executions;
-pub use key_set::{Comparison, KeyBounds, KeyColumn, KeySet, KeyTuples, normalize_keys};
+pub use key_set::{
+    BoundsAccumulator, Comparison, KeyBounds, KeyColumn, KeySet, KeyTuples, normalize_keys,
+};
 pub use layout::{
     DEFAULT_PARTITION_NAME, Mismatch, ParsedLevel, PartitionLayout, escape_path_name,
     unescape_path_name,

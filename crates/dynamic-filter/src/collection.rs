@@ -13,7 +13,7 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::{
-    Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricValue,
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, Gauge, MetricBuilder, MetricValue,
 };
 use datafusion_partitioned_core::{KeySet, KeySlot, PartitionedOptions, normalize_keys};
 use futures::{Stream, StreamExt};
@@ -175,6 +175,7 @@ pub(crate) struct CollectorStream {
     input: SendableRecordBatchStream,
     keys: Vec<Arc<dyn PhysicalExpr>>,
     collection: Arc<Collection>,
+    metrics: BaselineMetrics,
     is_finished: bool,
 }
 
@@ -183,12 +184,14 @@ impl CollectorStream {
         input: SendableRecordBatchStream,
         keys: Vec<Arc<dyn PhysicalExpr>>,
         collection: Arc<Collection>,
+        metrics: BaselineMetrics,
     ) -> Self {
         collection.open_partition();
         Self {
             input,
             keys,
             collection,
+            metrics,
             is_finished: false,
         }
     }
@@ -198,6 +201,7 @@ impl CollectorStream {
         if self.collection.is_over() {
             return Ok(());
         }
+        let _timer = self.metrics.elapsed_compute().timer();
         let keys = self
             .keys
             .iter()
@@ -249,7 +253,7 @@ impl Stream for CollectorStream {
             }
             None => {}
         }
-        Poll::Ready(next)
+        self.metrics.record_poll(Poll::Ready(next))
     }
 }
 

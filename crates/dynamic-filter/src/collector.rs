@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use datafusion_partitioned_core::{DynamicPartitionFilter, Executions};
 
@@ -166,7 +166,9 @@ impl ExecutionPlan for PartitionKeyCollectorExec {
             }
         };
         let keys = self.keys.clone();
-        Ok(Box::pin(CollectorStream::new(input, keys, collection)))
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let stream = CollectorStream::new(input, keys, collection, metrics);
+        Ok(Box::pin(stream))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

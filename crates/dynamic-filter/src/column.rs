@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::ArrayRef;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::functions_aggregate::min_max::{MaxAccumulator, MinAccumulator};
-use datafusion::logical_expr::{Accumulator, EmitTo};
+use datafusion::logical_expr::EmitTo;
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
-use datafusion_partitioned_core::{KeyBounds, KeyColumn, KeyTuples};
+use datafusion_partitioned_core::{BoundsAccumulator, KeyColumn, KeyTuples};
 
 use crate::accumulator::{KeyLimits, Updated};
 
@@ -99,35 +98,4 @@ pub(crate) fn distinct_tuples(types: &[DataType]) -> Result<Box<dyn GroupValues>
     let field = |data_type: &DataType| Field::new("key", data_type.clone(), true);
     let fields: Vec<_> = types.iter().map(field).collect();
     new_group_values(Arc::new(Schema::new(fields)), &GroupOrdering::None)
-}
-
-/// The smallest and the largest value of one key column.
-pub(crate) struct BoundsAccumulator {
-    min: MinAccumulator,
-    max: MaxAccumulator,
-    has_null: bool,
-}
-
-impl BoundsAccumulator {
-    fn try_new(data_type: &DataType) -> Result<Self> {
-        Ok(Self {
-            min: MinAccumulator::try_new(data_type)?,
-            max: MaxAccumulator::try_new(data_type)?,
-            has_null: false,
-        })
-    }
-
-    fn update(&mut self, keys: &ArrayRef) -> Result<()> {
-        self.has_null |= keys.logical_null_count() > 0;
-        self.min.update_batch(std::slice::from_ref(keys))?;
-        self.max.update_batch(std::slice::from_ref(keys))
-    }
-
-    fn finish(mut self) -> Result<KeyBounds> {
-        let (min, max) = (self.min.evaluate()?, self.max.evaluate()?);
-        Ok(KeyBounds {
-            range: (!min.is_null() && !max.is_null()).then_some((min, max)),
-            has_null: self.has_null,
-        })
-    }
 }

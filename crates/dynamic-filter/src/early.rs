@@ -8,6 +8,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use datafusion_partitioned_core::DynamicPartitionFilter;
@@ -29,12 +30,17 @@ use crate::transparent::transparent;
 pub struct StartEarlyExec {
     input: Arc<dyn ExecutionPlan>,
     filters: Vec<Arc<DynamicPartitionFilter>>,
+    metrics: ExecutionPlanMetricsSet,
 }
 
 impl StartEarlyExec {
     /// Runs `input` when somebody waits for the keys of `filters`, which are collected below.
     pub fn new(input: Arc<dyn ExecutionPlan>, filters: Vec<Arc<DynamicPartitionFilter>>) -> Self {
-        Self { input, filters }
+        Self {
+            input,
+            filters,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     /// The plan that is started.
@@ -46,6 +52,7 @@ impl StartEarlyExec {
         Self {
             input,
             filters: self.filters.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 }
@@ -97,8 +104,15 @@ impl ExecutionPlan for StartEarlyExec {
                 .await
                 .map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))
         });
-        let batches = batches.try_flatten();
+        let metrics = BaselineMetrics::new(&self.metrics, partition);
+        let batches = batches
+            .try_flatten()
+            .inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
     }
 
     transparent!();

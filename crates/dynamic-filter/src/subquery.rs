@@ -77,7 +77,7 @@ fn push(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>>
         (!known.is_empty()).then(|| {
             known
                 .iter()
-                .fold(scan.clone(), |scan, c| scan.with_filter(c))
+                .fold(scan.clone(), |scan, c| scan.with_advisory_filter(c))
         })
     })?;
     let Some(input) = input else {

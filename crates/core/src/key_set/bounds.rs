@@ -1,10 +1,13 @@
-//! [`KeyBounds`]: the range of one key column.
+//! [`KeyBounds`]: the range of one key column, and how it is found.
 
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray};
 use datafusion::arrow::buffer::BooleanBuffer;
 use datafusion::arrow::compute::kernels::cmp::{gt, gt_eq, lt, lt_eq};
 use datafusion::arrow::compute::{and_kleene, is_null, or_kleene};
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::min_max::{MaxAccumulator, MinAccumulator};
+use datafusion::logical_expr::Accumulator;
 
 use super::{Comparison, normalize_keys};
 
@@ -17,7 +20,58 @@ pub struct KeyBounds {
     pub has_null: bool,
 }
 
+/// Finds the bounds of one key column batch by batch.
+#[derive(Debug)]
+pub struct BoundsAccumulator {
+    min: MinAccumulator,
+    max: MaxAccumulator,
+    has_null: bool,
+}
+
+impl BoundsAccumulator {
+    /// The bounds of no keys yet.
+    ///
+    /// # Errors
+    /// When the type has no order.
+    pub fn try_new(data_type: &DataType) -> Result<Self> {
+        Ok(Self {
+            min: MinAccumulator::try_new(data_type)?,
+            max: MaxAccumulator::try_new(data_type)?,
+            has_null: false,
+        })
+    }
+
+    /// Adds keys.
+    ///
+    /// # Errors
+    /// When they are of another type.
+    pub fn update(&mut self, keys: &ArrayRef) -> Result<()> {
+        self.has_null |= keys.logical_null_count() > 0;
+        self.min.update_batch(std::slice::from_ref(keys))?;
+        self.max.update_batch(std::slice::from_ref(keys))
+    }
+
+    /// The bounds of all keys that were added.
+    ///
+    /// # Errors
+    /// When the keys cannot be compared.
+    pub fn finish(mut self) -> Result<KeyBounds> {
+        let (min, max) = (self.min.evaluate()?, self.max.evaluate()?);
+        Ok(KeyBounds {
+            range: (!min.is_null() && !max.is_null()).then_some((min, max)),
+            has_null: self.has_null,
+        })
+    }
+}
+
 impl KeyBounds {
+    /// The bounds of `keys`.
+    pub(super) fn of(keys: &ArrayRef) -> Result<Self> {
+        let mut bounds = BoundsAccumulator::try_new(keys.data_type())?;
+        bounds.update(keys)?;
+        bounds.finish()
+    }
+
     /// Which candidates may compare to some key as `comparison` says.
     pub(super) fn may_match(
         &self,

@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use datafusion::arrow::array::{Array, ArrayRef};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::functions_aggregate::min_max::{MaxAccumulator, MinAccumulator};
-use datafusion::logical_expr::Accumulator;
 
 use super::{KeyBounds, KeyColumn, KeySet, KeyTuples};
 
@@ -61,12 +58,15 @@ impl fmt::Display for KeyBounds {
 }
 
 fn write_tuples(f: &mut fmt::Formatter<'_>, tuples: &KeyTuples) -> fmt::Result {
-    write!(f, "{} keys", tuples.len())?;
+    match tuples.len() {
+        1 => f.write_str("1 key")?,
+        keys => write!(f, "{keys} keys")?,
+    }
     if tuples.is_empty() {
         return Ok(());
     }
     // Types without an order have no bounds.
-    let columns = tuples.columns().iter().map(bounds_of);
+    let columns = tuples.columns().iter().map(KeyBounds::of);
     let Ok(columns) = columns.collect::<Result<Vec<_>>>() else {
         return Ok(());
     };
@@ -75,18 +75,6 @@ fn write_tuples(f: &mut fmt::Formatter<'_>, tuples: &KeyTuples) -> fmt::Result {
         write!(f, "{separator}{bounds}")?;
     }
     Ok(())
-}
-
-fn bounds_of(values: &ArrayRef) -> Result<KeyBounds> {
-    let mut min = MinAccumulator::try_new(values.data_type())?;
-    let mut max = MaxAccumulator::try_new(values.data_type())?;
-    min.update_batch(std::slice::from_ref(values))?;
-    max.update_batch(std::slice::from_ref(values))?;
-    let (min, max) = (min.evaluate()?, max.evaluate()?);
-    Ok(KeyBounds {
-        range: (!min.is_null() && !max.is_null()).then_some((min, max)),
-        has_null: values.logical_null_count() > 0,
-    })
 }
 
 fn write_value(f: &mut fmt::Formatter<'_>, value: &ScalarValue) -> fmt::Result {
@@ -101,7 +89,7 @@ fn write_value(f: &mut fmt::Formatter<'_>, value: &ScalarValue) -> fmt::Result {
 mod tests {
     use std::sync::Arc;
 
-    use datafusion::arrow::array::{Int32Array, StringArray};
+    use datafusion::arrow::array::{ArrayRef, Int32Array, StringArray};
 
     use super::*;
 
@@ -120,10 +108,10 @@ mod tests {
             format!("3 keys: 1..7 and NULL x b..{long}…")
         );
         let one = KeySet::Tuples(tuples(&[&numbers.slice(0, 1)]));
-        assert_eq!(one.to_string(), "1 keys: 7");
+        assert_eq!(one.to_string(), "1 key: 7");
         let none = KeySet::Tuples(tuples(&[&numbers.slice(0, 0)]));
         assert_eq!(none.to_string(), "0 keys");
-        let bounds = bounds_of(&numbers.slice(2, 1)).unwrap();
+        let bounds = KeyBounds::of(&numbers.slice(2, 1)).unwrap();
         let columns = vec![KeyColumn::Bounds(bounds), KeyColumn::Unknown];
         assert_eq!(KeySet::Columns(columns).to_string(), "NULL x unknown");
     }

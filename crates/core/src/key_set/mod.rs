@@ -13,7 +13,7 @@ use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::Result;
 use datafusion::logical_expr::Operator;
 
-pub use bounds::KeyBounds;
+pub use bounds::{BoundsAccumulator, KeyBounds};
 pub use tuples::KeyTuples;
 
 /// The keys that can find a match, in one of several precisions. NULL equals NULL here: a join for

@@ -62,6 +62,8 @@ struct Conjunct {
     columns: Vec<usize>,
     /// Whether it mentions nothing else, file columns included.
     is_about_partitions: bool,
+    /// Whether the rows of what it keeps are filtered by it again.
+    is_advisory: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -101,9 +103,20 @@ impl PartitionPredicate {
 
     /// Adds a filter, split into its conjuncts. Those that mention columns but no partition column
     /// say nothing about partitions and are left out, as are those that are there already.
-    pub fn with_filter(mut self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+    pub fn with_filter(self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        self.with_conjuncts(filter, false)
+    }
+
+    /// Adds a filter that the rows have to pass once more. Where it cannot be evaluated it keeps
+    /// everything: whether there is a row for which it fails is found out by whoever filters the rows.
+    pub fn with_advisory_filter(self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+        self.with_conjuncts(filter, true)
+    }
+
+    fn with_conjuncts(mut self, filter: &Arc<dyn PhysicalExpr>, is_advisory: bool) -> Self {
         for expr in split_conjunction(filter) {
-            let conjunct = Conjunct::new(expr, self.spec.len());
+            let mut conjunct = Conjunct::new(expr, self.spec.len());
+            conjunct.is_advisory = is_advisory;
             let says_nothing = conjunct.columns.is_empty() && !conjunct.is_about_partitions;
             if !says_nothing && !self.filters().any(|known| known == expr) {
                 self.conjuncts.push(conjunct);
@@ -134,7 +147,10 @@ impl PartitionPredicate {
 
     /// The same predicate over the first `columns` columns alone; of the others nothing is known.
     pub fn over_prefix(&self, columns: usize) -> Self {
-        let conjunct = |c: &Conjunct| Conjunct::new(c.expression.expr(), columns);
+        let conjunct = |c: &Conjunct| Conjunct {
+            is_advisory: c.is_advisory,
+            ..Conjunct::new(c.expression.expr(), columns)
+        };
         let dynamic = self.dynamic.iter().map(|dynamic| DynamicConjunct {
             keys: dynamic.keys.iter().map(conjunct).collect(),
             comparisons: dynamic.comparisons.clone(),
@@ -224,6 +240,7 @@ impl Conjunct {
             expression: Expression::new(expr),
             columns,
             is_about_partitions,
+            is_advisory: false,
         }
     }
 
@@ -233,10 +250,12 @@ impl Conjunct {
             .columns
             .first()
             .is_some_and(|c| *c < batch.num_columns());
-        if mentions_known || self.expression.is_known(batch) {
-            self.expression.may_be_true(batch).map(Some)
-        } else {
-            Ok(None)
+        if !mentions_known && !self.expression.is_known(batch) {
+            return Ok(None);
+        }
+        match self.expression.may_be_true(batch) {
+            Err(_) if self.is_advisory => Ok(None),
+            keep => keep.map(Some),
         }
     }
 }

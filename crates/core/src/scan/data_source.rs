@@ -114,6 +114,12 @@ impl DataSource for PartitionScan {
             .collect();
         if t == DisplayFormatType::TreeRender {
             writeln!(f, "partitioned_by={}", names.join(", "))?;
+            if self.predicate.filters().next().is_some() {
+                writeln!(f, "partition_filters={}", self.predicate)?;
+            }
+            if !filters.is_empty() {
+                writeln!(f, "dynamic_filters={}", filters.join(", "))?;
+            }
             return self.reader.fmt_as(t, f);
         }
         write!(f, "partitions={}", self.catalog.describe())?;

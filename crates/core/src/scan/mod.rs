@@ -187,10 +187,10 @@ impl PartitionScan {
 
     /// The scan with one more filter, over the partition columns by their index in the spec as
     /// [`Self::filter_key`] returns it. It only chooses partitions: whoever adds it must still
-    /// filter the rows.
-    pub fn with_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
+    /// filter the rows, and finds out whether it fails for one.
+    pub fn with_advisory_filter(&self, filter: &Arc<dyn PhysicalExpr>) -> Self {
         let mut scan = self.clone();
-        scan.predicate = scan.predicate.with_filter(filter);
+        scan.predicate = scan.predicate.with_advisory_filter(filter);
         scan
     }
 

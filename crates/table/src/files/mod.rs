@@ -6,15 +6,15 @@
 //!                       NamingMorselizer         errors name the file          all formats
 //!                         ReadingStore           decompresses whole files      CSV, JSON
 //!                         ByNameOpener           columns by their names        CSV, Arrow, Avro
-//!                         BySizeMorselizer       no dynamic filters if small   Parquet
+//!                         BySizeMorselizer       less to skip rows if small    Parquet
 //!                           the format's own source
 //! ```
 
 mod by_name;
+mod by_size;
 mod compression;
 mod morsel;
 mod probe;
-mod small;
 mod store;
 mod wanted;
 
@@ -44,10 +44,10 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use by_name::{ByNameOpener, Files, SeenFiles};
+use by_size::{BySizeMorselizer, sources_by_size};
 use compression::Compression;
 use morsel::{NamingMorselizer, OpenerMorselizer};
 use probe::{HeaderFormat, SchemaProbe};
-use small::{BySizeMorselizer, without_dynamic_filters};
 use store::ReadingStore;
 use wanted::PruningMorselizer;
 
@@ -130,8 +130,8 @@ pub(crate) async fn described_columns(
 #[derive(Clone)]
 pub(crate) struct PartitionFileSource {
     inner: Arc<dyn FileSource>,
-    /// The source for small files, if it is another one.
-    without_dynamic_filters: Option<Arc<dyn FileSource>>,
+    /// Other sources for files below so many bytes, the smallest first.
+    small: Vec<(u64, Arc<dyn FileSource>)>,
     batch_size: usize,
     compression: Compression,
     probe: Option<SchemaProbe>,
@@ -150,7 +150,7 @@ impl PartitionFileSource {
         };
         Self {
             inner: Arc::clone(inner),
-            without_dynamic_filters: without_dynamic_filters(inner.as_ref()),
+            small: sources_by_size(inner.as_ref()),
             batch_size: 0,
             compression,
             probe: probe(inner.as_ref(), options),
@@ -177,12 +177,16 @@ impl PartitionFileSource {
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
-        let Some(plain) = &self.without_dynamic_filters else {
-            return self.inner.create_morselizer(store, config, partition);
+        let create = |source: &Arc<dyn FileSource>| {
+            source.create_morselizer(Arc::clone(&store), config, partition)
         };
-        let small = plain.create_morselizer(Arc::clone(&store), config, partition)?;
-        let large = self.inner.create_morselizer(store, config, partition)?;
-        Ok(Box::new(BySizeMorselizer { small, large }))
+        let small = self.small.iter();
+        Ok(Box::new(BySizeMorselizer {
+            small: small
+                .map(|(below, source)| Ok((*below, create(source)?)))
+                .collect::<Result<_>>()?,
+            large: create(&self.inner)?,
+        }))
     }
 
     fn file_opener(
@@ -284,10 +288,11 @@ impl FileSource for PartitionFileSource {
     fn with_batch_size(&self, batch_size: usize) -> Arc<dyn FileSource> {
         Arc::new(Self {
             inner: self.inner.with_batch_size(batch_size),
-            without_dynamic_filters: self
-                .without_dynamic_filters
-                .as_ref()
-                .map(|source| source.with_batch_size(batch_size)),
+            small: self
+                .small
+                .iter()
+                .map(|(below, source)| (*below, source.with_batch_size(batch_size)))
+                .collect(),
             batch_size,
             ..self.clone()
         })
