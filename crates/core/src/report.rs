@@ -25,7 +25,7 @@ pub struct ScanReport {
     pub table: String,
     /// The filters known when planning.
     pub partition_filters: String,
-    /// Its counters.
+    /// Its counters, without those of its reader.
     pub metrics: ScanMetrics,
     filters: OnceLock<Vec<FilterReport>>,
 }
@@ -60,11 +60,11 @@ impl PartitionReports {
 }
 
 impl ScanReport {
-    pub(crate) fn new(table: String, partition_filters: String, metrics: ScanMetrics) -> Self {
+    pub(crate) fn new(table: String, partition_filters: String, metrics: &ScanMetrics) -> Self {
         Self {
             table,
             partition_filters,
-            metrics,
+            metrics: metrics.without_readers(),
             filters: OnceLock::new(),
         }
     }

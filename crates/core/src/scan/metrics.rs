@@ -70,6 +70,14 @@ impl ScanMetrics {
         }
     }
 
+    /// The same counters, without what readers have registered, which may be a lot for each file.
+    pub(crate) fn without_readers(&self) -> Self {
+        Self {
+            set: ExecutionPlanMetricsSet::new(),
+            ..self.clone()
+        }
+    }
+
     /// Where readers register metrics of their own, the number of rows that they return included.
     pub fn set(&self) -> &ExecutionPlanMetricsSet {
         &self.set

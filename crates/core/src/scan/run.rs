@@ -122,7 +122,7 @@ impl TakenSlots {
         let report = reports.map(|reports| {
             let table = scan.catalog.describe();
             let filters = scan.predicate.to_string();
-            let report = Arc::new(ScanReport::new(table, filters, metrics.clone()));
+            let report = Arc::new(ScanReport::new(table, filters, metrics));
             reports.add(context, &report);
             report
         });

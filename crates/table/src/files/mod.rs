@@ -173,12 +173,12 @@ impl PartitionFileSource {
 
     fn morselizer_of_format(
         &self,
-        store: Arc<dyn ObjectStore>,
+        store: &Arc<dyn ObjectStore>,
         config: &FileScanConfig,
         partition: usize,
     ) -> Result<Box<dyn Morselizer>> {
         let create = |source: &Arc<dyn FileSource>| {
-            source.create_morselizer(Arc::clone(&store), config, partition)
+            source.create_morselizer(Arc::clone(store), config, partition)
         };
         let small = self.small.iter();
         Ok(Box::new(BySizeMorselizer {
@@ -271,7 +271,7 @@ impl FileSource for PartitionFileSource {
                 self.file_opener(store, config, partition)?,
             ))
         } else {
-            self.morselizer_of_format(store, config, partition)?
+            self.morselizer_of_format(&store, config, partition)?
         };
         let store_url = config.object_store_url.clone();
         let inner = Box::new(NamingMorselizer::new(morselizer, store_url));
