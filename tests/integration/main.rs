@@ -28,6 +28,7 @@ mod projected_types;
 mod projection;
 mod properties;
 mod reading;
+mod row_skipping;
 mod row_source;
 mod s3;
 mod s3_server;

@@ -131,3 +131,13 @@ async fn the_plan_runs_twice_and_is_optimised_twice() {
         assert_eq!(sorted_rows(&rows), ["4"]);
     }
 }
+
+/// Whether there is a row that it fails for is found out where rows are filtered.
+#[tokio::test]
+async fn a_condition_that_fails_for_a_partition_without_such_rows() {
+    let fixture = fixture().await;
+    let sql = "SELECT id FROM t WHERE id < 3 AND 12 / (p - (SELECT min(column1) FROM d)) < 0";
+    assert_eq!(fixture.rows(sql).await, ["1", "2"]);
+    let sql = "SELECT id FROM t WHERE 12 / (p - (SELECT min(column1) FROM d)) < 0";
+    fixture.fails(sql, &["Divide by zero"]).await;
+}
