@@ -24,6 +24,9 @@ use datafusion_partitioned_core::{FilterReport, PartitionReports, ScanReport};
 /// | `files_pruned_dynamic` | files of these that were not opened, because a filter came to drop them |
 /// | `list_requests`, `list_cache_hits` | listings, by a request and by the cache |
 /// | `wait_ms`, `listing_ms` | time spent waiting for keys, and listing |
+///
+/// A scan whose output partitions share no work, since
+/// `datafusion.execution.enable_file_stream_work_stealing` is off, has a row for each of them.
 #[derive(Debug)]
 pub(crate) struct PartitionReport;
 
