@@ -87,7 +87,7 @@ async fn ranges_of_a_partition_column() {
           ProjectionExec: expr=[k@0 as k, CAST(k@0 AS Int64) as join_proj_push_down_1, CAST(k@0 AS Int64) + 1 as join_proj_push_down_2]
             FilterExec: name@1 = a, projection=[k@0]
               DataSourceExec: partitions=1, partition_sizes=[1]
-        DataSourceExec: partitions=directories(memory://lake/f), partitioned_by=[day], dynamic_filters=[(CAST(day@0 AS Int64) >=, CAST(day@0 AS Int64) <=)], projection=[id, day, join_proj_push_down_3, join_proj_push_down_4], file_type=csv, has_header=true
+        DataSourceExec: partitions=directories(memory://lake/f), partitioned_by=[day], dynamic_filters=[(CAST(day@0 AS Int64) >= ANY, CAST(day@0 AS Int64) <= ANY)], projection=[id, day, join_proj_push_down_3, join_proj_push_down_4], file_type=csv, has_header=true
     ");
 }
 
