@@ -34,6 +34,7 @@ mod s3;
 mod s3_server;
 mod schema_evolution;
 mod shell;
+mod stock_filters;
 mod subqueries;
 mod tidy;
 mod tpcds;

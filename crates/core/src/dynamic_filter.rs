@@ -1,14 +1,16 @@
 //! [`DynamicPartitionFilter`]: the wire between the build side of a join and a partitioned scan.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::PhysicalExpr;
+use futures::future::{Either, select};
+use futures_timer::Delay;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use crate::key_set::{Comparison, KeySet};
 
@@ -210,11 +212,18 @@ impl KeySlot {
             }
             if self.is_running.load(Ordering::Acquire) {
                 changed.await;
-            } else if timeout(TIME_TO_OPEN, changed).await.is_err() {
+            } else if !ends_within(TIME_TO_OPEN, changed).await {
                 return;
             }
         }
     }
+}
+
+/// Waits for `future` at most so long, and says whether it has ended. Unlike Tokio's, it needs no runtime
+/// with timers.
+pub(crate) async fn ends_within(limit: Duration, future: impl Future) -> bool {
+    let future = pin!(future);
+    matches!(select(future, Delay::new(limit)).await, Either::Left(_))
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
 use datafusion_partitioned_core::{PartitionReports, PartitionedOptions};
-use datafusion_partitioned_dynamic_filter::{InsertDynamicPartitionFilter, PushSubqueryFilter};
+use datafusion_partitioned_dynamic_filter::{
+    DeclineUnsafeFilters, InsertDynamicPartitionFilter, PushSubqueryFilter,
+};
 use datafusion_partitioned_table::{
-    DeclineUnsafeAggregateFilters, EqualityChainPlanner, FilesystemConnector,
-    KeepSmallScansTogether, MetadataAnswers,
+    EqualityChainPlanner, FilesystemConnector, KeepSmallScansTogether, MetadataAnswers,
 };
 
 use crate::partition_report::PartitionReport;
@@ -160,7 +161,7 @@ fn add_options(config: &mut SessionConfig) {
 }
 
 /// Puts the rules for filters before the last pushdown of filters, so that DataFusion's own dynamic
-/// filters pass the nodes that they add, and the scan can decline those that they make superfluous.
+/// filters pass the nodes that they add, and the scan can decline those that are superfluous or wrong.
 /// That for aggregates comes before anything relies on the order of a scan, and that for small scans
 /// directly behind the rule whose repartitions it takes out.
 fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
@@ -170,7 +171,7 @@ fn insert_rules(rules: &mut Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>) {
         .unwrap_or(rules.len());
     rules.insert(position, Arc::new(InsertDynamicPartitionFilter));
     rules.insert(position, Arc::new(PushSubqueryFilter));
-    rules.insert(position, Arc::new(DeclineUnsafeAggregateFilters));
+    rules.insert(position, Arc::new(DeclineUnsafeFilters));
     let ensure_requirements = rules
         .iter()
         .position(|other| other.name() == "EnsureRequirements");

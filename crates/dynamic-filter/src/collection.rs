@@ -138,11 +138,10 @@ fn accumulator(
     if matching == KeyMatching::Range {
         return Ok(KeyAccumulator::bounds(types, reservation));
     }
-    let null = types.iter().map(|data_type| new_null_array(data_type, 1));
-    let null: Vec<_> = null.collect();
-    let mut accumulator = KeyAccumulator::tuples(types, limits, reservation)?;
+    let mut accumulator = KeyAccumulator::tuples(types.clone(), limits, reservation)?;
     if matching == KeyMatching::NotIn {
-        accumulator.update(&null)?;
+        let null = types.iter().map(|data_type| new_null_array(data_type, 1));
+        accumulator.update(&null.collect::<Vec<_>>())?;
     }
     Ok(accumulator)
 }

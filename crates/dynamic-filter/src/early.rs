@@ -80,6 +80,12 @@ impl ExecutionPlan for StartEarlyExec {
         Ok(TreeNodeRecursion::Continue)
     }
 
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        let mut node = self.with_input(Arc::clone(&self.input));
+        node.metrics = ExecutionPlanMetricsSet::new();
+        Ok(Arc::new(node))
+    }
+
     fn execute(
         &self,
         partition: usize,

@@ -8,6 +8,7 @@
 //! | [`DynamicPartitionFilter`] | connects the two |
 //! | [`StartEarlyExec`] | lets a sort-merge join read the side with the keys first |
 //! | [`PushSubqueryFilter`] | the optimizer rule for conditions with scalar subqueries |
+//! | [`DeclineUnsafeFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
 //!
 //! A hash join, with the build side first:
 //!
@@ -36,9 +37,11 @@ mod producer;
 mod rule;
 mod subquery;
 mod transparent;
+mod unsafe_filters;
 
 pub use collector::{KeyMatching, PartitionKeyCollectorExec};
 pub use datafusion_partitioned_core::DynamicPartitionFilter;
 pub use early::StartEarlyExec;
 pub use rule::InsertDynamicPartitionFilter;
 pub use subquery::PushSubqueryFilter;
+pub use unsafe_filters::DeclineUnsafeFilters;

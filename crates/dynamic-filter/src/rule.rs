@@ -5,10 +5,8 @@ use std::sync::Arc;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{NullEquality, Result};
 use datafusion::config::ConfigOptions;
-use datafusion::physical_expr::expressions::{DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -20,6 +18,7 @@ use crate::early::StartEarlyExec;
 use crate::join::{Condition, Join, Side};
 use crate::key_path::{Target, attach_dynamic_filters, attach_to_scans};
 use crate::producer::Producer;
+use crate::unsafe_filters::without_own_filter;
 
 /// Connects joins to the partitioned scans of one side, from which they leave out what finds no
 /// match on the other.
@@ -165,6 +164,9 @@ fn connect_side(
         Side::Right => vec![produced, consumed],
     };
     let connected = replace_children_if_necessary(Arc::clone(plan), children)?;
+    // Where all scans have partition filters on all keys, another filter on the same keys would only be
+    // evaluated for each file in vain, and hold up the join until all partitions of its build side
+    // are read.
     if covers_all_scans {
         without_own_filter(&connected).map(Some)
     } else {
@@ -184,25 +186,6 @@ fn matching(join: &Join<'_>, collected: &[&Condition]) -> KeyMatching {
     } else {
         KeyMatching::Equal
     }
-}
-
-/// The join `plan` with a filter of DataFusion's kind that no scan knows, so that it neither makes
-/// one nor computes it. Where all scans of the probe side have partition filters on all keys,
-/// another filter on the same keys would only be evaluated for each file in vain, and hold up the
-/// join until all partitions of its build side are read.
-fn without_own_filter(plan: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let Some(join) = plan.downcast_ref::<HashJoinExec>() else {
-        return Ok(Arc::clone(plan));
-    };
-    let keys = join
-        .on()
-        .iter()
-        .map(|(_, probe_key)| Arc::clone(probe_key))
-        .collect();
-    let unused = Arc::new(DynamicFilterPhysicalExpr::new(keys, lit(true)));
-    Ok(Arc::new(
-        join.builder().build()?.with_dynamic_filter_expr(unused)?,
-    ))
 }
 
 fn count_leaves(plan: &Arc<dyn ExecutionPlan>) -> usize {

@@ -27,7 +27,7 @@ use crate::key_path::attach_to_scans;
 ///   DataSourceExec: t                            DataSourceExec: t, partition_filters=[day = scalar_subquery]
 /// ```
 ///
-/// The session option `partitioned.dynamic_filter.enabled` switches it off.
+/// The session options `partitioned.dynamic_filter.enabled` and `partitioned.static_pruning` switch it off.
 #[derive(Debug, Default)]
 pub struct PushSubqueryFilter;
 

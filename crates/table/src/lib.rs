@@ -7,13 +7,11 @@
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
 //! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
 //! | [`MetadataColumn`] | columns that describe the file of a row |
-//! | [`DeclineUnsafeAggregateFilters`] | the optimizer rule that keeps wrong filters of DataFusion's away from scans |
 //! | [`KeepSmallScansTogether`] | the optimizer rule that does not spread a few rows over all cores |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`EqualityChainPlanner`] | the planner of expressions that makes lists of long chains of equalities |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
-mod aggregate_filters;
 mod columns;
 mod equality_chain;
 mod files;
@@ -37,7 +35,6 @@ mod statistics;
 mod text_filter;
 mod widening;
 
-pub use aggregate_filters::DeclineUnsafeAggregateFilters;
 pub use equality_chain::EqualityChainPlanner;
 pub use files::{FileReadOptions, MatchBy};
 pub use filesystem::FilesystemConnector;

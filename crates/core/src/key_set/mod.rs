@@ -5,12 +5,11 @@ mod domain;
 mod tuples;
 
 use std::fmt;
-use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array};
+use datafusion::arrow::array::{ArrayRef, BooleanArray};
 use datafusion::arrow::compute::and_kleene;
-use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::common::Result;
+use datafusion::common::utils::normalize_float_zero;
 use datafusion::logical_expr::Operator;
 
 pub use bounds::{BoundsAccumulator, KeyBounds};
@@ -175,22 +174,14 @@ impl KeyColumn {
 
 /// Brings values that SQL calls equal to one representation: `-0.0` becomes `0.0`.
 pub fn normalize_keys(keys: &ArrayRef) -> ArrayRef {
-    match keys.data_type() {
-        DataType::Float32 => {
-            let keys: Float32Array = keys.as_primitive::<Float32Type>().unary(|v| v + 0.0);
-            Arc::new(keys)
-        }
-        DataType::Float64 => {
-            let keys: Float64Array = keys.as_primitive::<Float64Type>().unary(|v| v + 0.0);
-            Arc::new(keys)
-        }
-        _ => Arc::clone(keys),
-    }
+    normalize_float_zero(keys)
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::arrow::array::{Array, Int32Array, StringArray};
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{Array, Float64Array, Int32Array, StringArray};
     use datafusion::common::ScalarValue;
 
     use super::*;

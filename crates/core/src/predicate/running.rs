@@ -1,6 +1,7 @@
 //! [`RunningFilter`]: a filter of DataFusion's that changes while the query runs.
 
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::common::Result;
@@ -15,6 +16,9 @@ use crate::spec::PartitionSpec;
 
 /// What an operator such as a sort with a limit says about the rows that it still needs, as far as
 /// it is about partitions.
+///
+/// The operator has it once for all executions of its plan, and knows nothing of the executions of the
+/// scan. So it is of use in the first one only, until another begins.
 pub(crate) struct RunningFilter {
     filter: Arc<dyn PhysicalExpr>,
     /// What the columns of the filter are in the numbering of [`PartitionPredicate`].
@@ -22,6 +26,8 @@ pub(crate) struct RunningFilter {
     spec: PartitionSpec,
     /// The last state that was asked for, with its number.
     known: Mutex<Option<(u64, Arc<PartitionPredicate>)>>,
+    /// How many executions of the scan have begun.
+    executions: AtomicUsize,
 }
 
 impl RunningFilter {
@@ -36,7 +42,13 @@ impl RunningFilter {
             outputs,
             spec,
             known: Mutex::default(),
+            executions: AtomicUsize::new(0),
         }
+    }
+
+    /// Another execution of the scan begins.
+    pub(crate) fn begin_execution(&self) {
+        self.executions.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn filter(&self) -> &Arc<dyn PhysicalExpr> {
@@ -50,6 +62,9 @@ impl RunningFilter {
 
     /// What it says now.
     pub(super) fn current(&self) -> Result<Arc<PartitionPredicate>> {
+        if self.executions.load(Ordering::Acquire) > 1 {
+            return Ok(Arc::new(PartitionPredicate::all(&self.spec)));
+        }
         let generation = self.generation();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, predicate)) = known.as_ref()

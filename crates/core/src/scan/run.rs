@@ -48,6 +48,9 @@ pub(super) enum Share {
 impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
+        scan.running
+            .iter()
+            .for_each(|filter| filter.begin_execution());
         let metrics = ScanMetrics::new(&scan.metrics);
         let taken = Arc::new(TakenSlots::new(scan, share, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
@@ -57,7 +60,7 @@ impl Run {
         let context = Arc::downgrade(context);
         let units = stream::once(async move {
             let slots = work.take_keys(Weak::clone(&context)).await?;
-            work.start(slots, &upgrade(&context)?)
+            work.start(&slots, &upgrade(&context)?)
         });
         Self {
             units: SharedStream::new(units.try_flatten().fuse().boxed()),

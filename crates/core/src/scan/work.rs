@@ -10,7 +10,6 @@ use datafusion::execution::TaskContext;
 use futures::future::join_all;
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
-use tokio::time::timeout;
 
 use super::known_rows::KnownRows;
 use super::limits::LimitCheck;
@@ -20,7 +19,7 @@ use super::run::{Share, TakenSlots};
 use super::unit::Unit;
 use super::{PartitionScan, RowsNeeded};
 use crate::catalog::ListingContext;
-use crate::dynamic_filter::KeySlot;
+use crate::dynamic_filter::{KeySlot, ends_within};
 use crate::options::PartitionedOptions;
 use crate::predicate::PartitionPredicate;
 use crate::reader::{PartitionReader, ReadContext};
@@ -75,7 +74,7 @@ impl Work {
             let _timer = self.metrics.dynamic_filter_wait_time.timer();
             let all = join_all(slots.iter().map(|slot| slot.wait()));
             // Whatever is not known by then can still become known.
-            let _ = timeout(limit, all).await;
+            let _ = ends_within(limit, all).await;
         }
         count_filters(&slots, &self.metrics);
         Ok(slots)
@@ -84,28 +83,27 @@ impl Work {
     /// Asks the catalog for the partitions that satisfy the filters and the keys in `slots`.
     pub(super) fn start(
         self,
-        slots: Vec<Arc<KeySlot>>,
+        slots: &[Arc<KeySlot>],
         context: &Arc<TaskContext>,
     ) -> Result<BoxStream<'static, Result<Unit>>> {
         let Self { scan, share, .. } = self;
         let wanted = scan
             .dynamic_filters
             .iter()
-            .zip(&slots)
+            .zip(slots)
             .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
                 wanted.with_keys(filter.keys(), Arc::clone(slot))
             });
-        let running = scan.running.iter();
-        let wanted = running.fold(wanted, PartitionPredicate::with_running);
+        let wanted = match share {
+            Share::Whole => {
+                let running = scan.running.iter();
+                running.fold(wanted, PartitionPredicate::with_running)
+            }
+            // Whether it is the first execution cannot be told from the shares.
+            Share::Part { .. } => wanted,
+        };
         let limits = LimitCheck::new(scan.limits, scan.catalog.as_ref());
         limits.check_filter(&wanted)?;
-        if let Share::Whole = share {
-            // Of other shares, some may still come and want the slots too.
-            let filters = scan.dynamic_filters.iter().cloned();
-            self.taken
-                .slots
-                .get_or_init(|| filters.zip(slots).collect());
-        }
 
         let config = context.session_config();
         let options = PartitionedOptions::from_config(config.options());
