@@ -15,8 +15,9 @@ use super::normalize_keys;
 /// Distinct key tuples, one array for each key column.
 pub struct KeyTuples {
     keys: Vec<ArrayRef>,
-    /// One index for each combination of columns that has been asked about, as a bit set.
-    indexes: Mutex<HashMap<u64, Arc<TupleIndex>>>,
+    /// One index for each combination of columns that has been asked about, as a bit set; none where
+    /// there was no memory for it.
+    indexes: Mutex<HashMap<u64, Option<Arc<TupleIndex>>>>,
     /// The memory of the tuples and their indexes, where it is accounted.
     reservation: Option<MemoryReservation>,
 }
@@ -92,20 +93,18 @@ impl KeyTuples {
         let mask = known.iter().fold(0_u64, |mask, key| mask | (1 << key));
         let mut indexes = self.indexes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(index) = indexes.get(&mask) {
-            return Ok(Some(Arc::clone(index)));
+            return Ok(index.clone());
         }
         let columns: Vec<ArrayRef> = known
             .iter()
             .map(|key| Arc::clone(&self.keys[*key]))
             .collect();
-        let index = Arc::new(TupleIndex::try_new(&columns)?);
-        if let Some(reservation) = &self.reservation
-            && reservation.try_grow(index.size()).is_err()
-        {
-            return Ok(None);
-        }
-        indexes.insert(mask, Arc::clone(&index));
-        Ok(Some(index))
+        let index = TupleIndex::try_new(&columns)?;
+        let reservation = self.reservation.as_ref();
+        let has_memory = reservation.is_none_or(|r| r.try_grow(index.size()).is_ok());
+        let index = has_memory.then(|| Arc::new(index));
+        indexes.insert(mask, index.clone());
+        Ok(index)
     }
 }
 

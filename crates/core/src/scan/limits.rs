@@ -46,7 +46,8 @@ impl LimitCheck {
         let columns: Vec<_> = wanted.spec().column_names().collect();
         exec_err!(
             "the table of {} must be queried with a filter on a partition column ({}), or joined on \
-             one; it has the option 'partition.filter-required'",
+             one whose keys are known in time (partitioned.dynamic_filter.wait); it has the option \
+             'partition.filter-required'",
             self.table,
             columns.join(", ")
         )
