@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::SessionConfig;
 use datafusion_partitioned_test_utils::sorted_rows;
 
@@ -506,4 +507,19 @@ async fn keys_computed_from_equal_floats_are_not_taken_for_equal() {
             }
         }
     }
+}
+
+/// The join needs its memory more than the filter.
+#[tokio::test]
+async fn keys_leave_the_memory_to_the_join() {
+    let runtime = RuntimeEnvBuilder::new().with_memory_limit(2 << 20, 1.0);
+    let config = SessionConfig::new().with_target_partitions(2);
+    let fixture = Fixture::with_runtime(config, runtime);
+    for p in 0..100 {
+        fixture.put_ids(&format!("t/p={p}/f.csv"), &[p]).await;
+    }
+    fixture.create("t", "p BIGINT").await;
+    let sql = "SELECT count(*) FROM (SELECT value AS k FROM generate_series(1, 150000) \
+               WHERE value % 3 = 0) d JOIN t ON d.k = t.p";
+    assert_eq!(fixture.rows(sql).await, ["33"]);
 }

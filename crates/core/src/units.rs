@@ -96,7 +96,10 @@ impl fmt::Display for ByteSize {
 }
 
 config_field!(ByteSize, value => {
-    Self(SessionContext::parse_capacity_limit("the size", value)?)
+    let bytes = SessionContext::parse_capacity_limit("size", value).map_err(|_| {
+        config_datafusion_err!("'{value}' is not a size; expected one such as '512K', '64M' or '2G'")
+    })?;
+    Self(bytes)
 });
 
 #[cfg(test)]

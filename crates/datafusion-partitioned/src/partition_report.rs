@@ -18,7 +18,7 @@ use datafusion_partitioned_core::{FilterReport, PartitionReports, ScanReport};
 /// | `partition_filters` | the filters known when planning |
 /// | `dynamic_filters` | what each dynamic filter compares, its keys, and how many partitions it dropped |
 /// | `partitions_seen` | partitions, or directories that stand for all partitions below, met by the scan |
-/// | `partitions_listed` | those that the catalog returned |
+/// | `partitions_listed` | those that the catalog returned, by their names alone where these are enough |
 /// | `partitions_pruned_static`, `partitions_pruned_dynamic` | those dropped by the filters |
 /// | `partitions_scanned`, `files_scanned` | what was handed to the format |
 /// | `files_pruned_dynamic` | files of these that were not opened, because a filter came to drop them |
@@ -68,9 +68,11 @@ fn rows(scans: &[Arc<ScanReport>]) -> Result<RecordBatch> {
     };
     let seen = scans.iter().map(|scan| {
         let metrics = &scan.metrics;
+        let listed = metrics.partitions_listed.value();
         let pruned =
             metrics.partitions_pruned_static.value() + metrics.partitions_pruned_dynamic.value();
-        (metrics.partitions_scanned.value() + pruned) as u64
+        // With an order or for a `max`, not all that are listed are looked at.
+        listed.max(metrics.partitions_scanned.value() + pruned) as u64
     });
     let columns: Vec<(&str, ArrayRef)> = vec![
         (

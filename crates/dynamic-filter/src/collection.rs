@@ -9,7 +9,7 @@ use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
-use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::metrics::{
@@ -124,6 +124,19 @@ impl Collection {
     }
 }
 
+/// A collector takes no more than one part in these of a limited memory pool: the operators that it
+/// works for have no way to give up what they need.
+const PARTS_OF_POOL: usize = 16;
+
+/// The bytes that the keys of one collector may take.
+fn memory_limit(options: &PartitionedOptions, context: &TaskContext) -> usize {
+    let most = options.dynamic_filter.max_bytes.bytes();
+    match context.memory_pool().memory_limit() {
+        MemoryLimit::Finite(pool) => most.min(pool / PARTS_OF_POOL),
+        _ => most,
+    }
+}
+
 fn accumulator(
     types: Vec<DataType>,
     matching: KeyMatching,
@@ -132,7 +145,7 @@ fn accumulator(
     let options = PartitionedOptions::from_config(context.session_config().options());
     let limits = KeyLimits {
         keys: options.dynamic_filter.max_keys,
-        bytes: options.dynamic_filter.max_bytes.bytes(),
+        bytes: memory_limit(&options, context),
     };
     let reservation = MemoryConsumer::new("PartitionKeyCollector").register(context.memory_pool());
     if matching == KeyMatching::Range {

@@ -11,6 +11,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::common::Result;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -45,10 +46,15 @@ impl Fixture {
     }
 
     pub(crate) fn with_config(config: SessionConfig) -> Self {
+        Self::with_runtime(config, RuntimeEnvBuilder::new())
+    }
+
+    pub(crate) fn with_runtime(config: SessionConfig, runtime: RuntimeEnvBuilder) -> Self {
         let lake = Lake::in_memory().unwrap();
         let requests = RequestCountingStore::new(Arc::clone(lake.store()));
         let lake = lake.with_store(Arc::new(requests.clone()));
-        let ctx = SessionContext::new_with_config(config).with_partitioned();
+        let runtime = runtime.build_arc().unwrap();
+        let ctx = SessionContext::new_with_config_rt(config, runtime).with_partitioned();
         lake.register(&ctx);
         Self {
             lake,
