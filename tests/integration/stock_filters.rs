@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::collect;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::prelude::SessionConfig;
-use datafusion_partitioned_test_utils::{node_metric, scan_metric, sorted_rows};
+use datafusion_partitioned_test_utils::{FileKind, node_metric, scan_metric, sorted_rows};
 
 use crate::common::Fixture;
 
@@ -83,10 +83,58 @@ async fn the_day_of_one_table_is_not_the_day_of_another() {
     }
 }
 
+/// Its one side is looked for columns of the other, by their names.
+#[tokio::test]
+async fn the_day_of_a_table_below_a_semi_join_is_not_the_day_above() {
+    for config in [collected(), partitioned(), sorted()] {
+        let fixture = Fixture::with_config(config);
+        for day in 1..=6 {
+            fixture.put_ids(&format!("f/day={day}/f.csv"), &[day]).await;
+            fixture
+                .put_ids(&format!("g/day={day}/f.csv"), &[7 - day])
+                .await;
+        }
+        fixture.create("f", "day BIGINT").await;
+        fixture.create("g", "day BIGINT").await;
+        fixture.run("CREATE TABLE d AS VALUES (2)").await.unwrap();
+        for exists in ["EXISTS", "NOT EXISTS"] {
+            let sql = format!(
+                "SELECT t.id FROM d JOIN (SELECT * FROM f WHERE {exists} \
+                 (SELECT 1 FROM g WHERE g.id = f.day AND g.day <> f.id)) t ON t.day = column1"
+            );
+            let rows = check(&fixture, &sql).await;
+            assert_eq!(rows.len(), usize::from(exists == "EXISTS"), "{sql}");
+        }
+    }
+}
+
 /// Operators keep what they know from one execution of a plan to the next.
 #[tokio::test]
 async fn a_plan_that_runs_again() {
-    let fixture = chain(collected()).await;
+    runs_again(&chain(collected()).await).await;
+}
+
+/// Parquet files are read with the filters too.
+#[tokio::test]
+async fn a_plan_over_parquet_that_runs_again() {
+    let mut config = collected();
+    config.options_mut().execution.parquet.pushdown_filters = true;
+    let fixture = Fixture::with_config(config);
+    for day in 2..=8 {
+        let sql = format!("SELECT CAST({} AS BIGINT) AS id", day - 1);
+        let key = format!("t/day={day}/f.parquet");
+        fixture.put_query(&key, FileKind::Parquet, &sql).await;
+    }
+    let declared = fixture.declare("id BIGINT, day BIGINT", "PARQUET", "day", "");
+    declared.await.unwrap();
+    fixture
+        .run("CREATE VIEW f AS SELECT * FROM t")
+        .await
+        .unwrap();
+    runs_again(&fixture).await;
+}
+
+async fn runs_again(fixture: &Fixture) {
     for (sql, resets) in [
         ("SELECT min(day) FROM f WHERE id > 0", true),
         ("SELECT min(day) FROM f WHERE id > 0", false),

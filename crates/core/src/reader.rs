@@ -79,6 +79,9 @@ pub struct ReadContext {
     /// What may come to drop partitions until they are read. It is of use to ask before something of a
     /// partition is opened, and to leave it out then; if it is read all the same, that does no harm.
     pub still_wanted: Option<ChangingPredicate>,
+    /// Whether the dynamic filters in the template may be used to skip rows. DataFusion's operators keep
+    /// them from one execution of a plan to the next, so that they are right in the first one only.
+    pub uses_running_filters: bool,
     /// Where to count files, rows and whatever else shall be seen in `EXPLAIN ANALYZE`.
     pub metrics: ScanMetrics,
 }

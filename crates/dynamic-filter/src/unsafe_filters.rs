@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, Schema};
-use datafusion::common::Result;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{JoinType, Result};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::PhysicalExpr;
@@ -20,7 +20,7 @@ use datafusion_partitioned_core::PartitionScan;
 ///
 /// | filter of | is not right | since |
 /// |---|---|---|
-/// | any operator | below a node two of whose columns have one name | filters are pushed down by name, and end at the wrong table |
+/// | any operator | below a node that confuses columns: two of its columns have one name, it is a semi, anti or mark join, or groups by an expression with the name of another column | filters are pushed down by name, and end at the wrong column or table |
 /// | a `min`/`max` aggregate | unless all functions have one and the same bare column as their argument | it leaves out the terms of arguments that have been NULL so far: of `a < 5 OR b > 7` nothing but `a < 5` is left |
 /// | a hash join | with floating point, nested or dictionary encoded keys | it tells `-0.0` from `0.0`, cannot compare NULL in lists, and fails for dictionaries of numbers |
 ///
@@ -57,8 +57,8 @@ struct Above {
 #[derive(Clone, Copy, Default)]
 struct Below {
     has_scan: bool,
-    /// Whether there is a scan below a node with equal names.
-    has_scan_below_equal_names: bool,
+    /// Whether there is a scan below a node that confuses columns.
+    has_confused_scan: bool,
 }
 
 /// `plan` with scans that decline filters, and joins that make none.
@@ -69,8 +69,8 @@ fn visit(
     if let Some(exec) = plan.downcast_ref::<DataSourceExec>() {
         return Ok(declining(exec, plan, &above.not_right));
     }
-    let has_equal_names = has_equal_names(&plan.schema());
-    if has_equal_names {
+    let confuses_columns = confuses_columns(plan);
+    if confuses_columns {
         above.not_right.append(&mut above.right);
     }
     let own = plan.dynamic_expressions_produced();
@@ -87,19 +87,19 @@ fn visit(
     let mut plan = replace_children_if_necessary(Arc::clone(plan), children)?;
     if let [_, probe] = below[..]
         && let Some(join) = plan.downcast_ref::<HashJoinExec>()
-        && (probe.has_scan_below_equal_names || probe.has_scan && !has_right_keys(join))
+        && (probe.has_confused_scan || probe.has_scan && !has_right_keys(join))
     {
         plan = without_own_filter(&plan)?;
     }
     let has_scan = below.iter().any(|below| below.has_scan);
     let mut below = below.iter();
-    let has_scan_below_equal_names =
-        has_scan && has_equal_names || below.any(|below| below.has_scan_below_equal_names);
+    let has_confused_scan =
+        has_scan && confuses_columns || below.any(|below| below.has_confused_scan);
     Ok((
         plan,
         Below {
             has_scan,
-            has_scan_below_equal_names,
+            has_confused_scan,
         },
     ))
 }
@@ -126,10 +126,31 @@ fn declining(
     (Arc::new(exec), below)
 }
 
-fn has_equal_names(schema: &Schema) -> bool {
+/// Whether a filter above `plan` may become one on another column below, since DataFusion looks for the
+/// name of the column there.
+fn confuses_columns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let schema = plan.schema();
     let mut names = HashSet::new();
     let mut fields = schema.fields().iter();
-    fields.any(|field| !names.insert(field.name()))
+    if fields.any(|field| !names.insert(field.name())) {
+        return true;
+    }
+    if let Some(join) = plan.downcast_ref::<HashJoinExec>() {
+        // The columns of the one side are looked for on the other too.
+        return !matches!(
+            join.join_type(),
+            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
+        );
+    }
+    plan.downcast_ref::<AggregateExec>()
+        .is_some_and(|aggregate| {
+            let input = aggregate.input_schema();
+            let mut groups = aggregate.group_expr().expr().iter();
+            groups.any(|(group, name)| {
+                let column = group.downcast_ref::<Column>();
+                column.is_none_or(|column| column.name() != name) && input.index_of(name).is_ok()
+            })
+        })
 }
 
 /// Whether `plan` is no aggregate whose filter may drop rows that it needs.

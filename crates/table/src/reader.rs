@@ -8,7 +8,9 @@ use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
 use datafusion::common::{Result, ScalarValue, Statistics, internal_datafusion_err};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig, FileScanConfigBuilder};
+use datafusion::datasource::physical_plan::{
+    FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
+};
 use datafusion::datasource::source::DataSource;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
@@ -17,7 +19,10 @@ use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, Rea
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 
-use crate::files::{FileReadOptions, PartitionFileSource, StillWanted, with_partition_values};
+use crate::files::{
+    FileReadOptions, PartitionFileSource, StillWanted, with_partition_values,
+    without_dynamic_filters,
+};
 use crate::metadata::MetadataColumn;
 
 /// How many units of work each stream gets on average from one batch of partitions. More units
@@ -81,6 +86,21 @@ impl FilePartitionReader {
         self.template
             .downcast_ref::<FileScanConfig>()
             .ok_or_else(|| internal_datafusion_err!("the template is no FileScanConfig"))
+    }
+
+    /// The scan of no files, with the filters that may be used.
+    fn config_for(&self, context: &ReadContext) -> Result<FileScanConfig> {
+        let config = self.config()?.clone();
+        if context.uses_running_filters {
+            return Ok(config);
+        }
+        let parquet = config.file_source().downcast_ref::<ParquetSource>();
+        Ok(match parquet.and_then(without_dynamic_filters) {
+            Some(source) => FileScanConfigBuilder::from(config)
+                .with_source(Arc::new(source))
+                .build(),
+            None => config,
+        })
     }
 
     /// The files of each partition.
@@ -163,7 +183,7 @@ impl PartitionReader for FilePartitionReader {
         partitions: PartitionBatch,
         context: &ReadContext,
     ) -> Result<Arc<dyn DataSource>> {
-        let config = self.config()?;
+        let config = &self.config_for(context)?;
         let files = self.files(config, &partitions, context).await?;
         let wanted = context.still_wanted.clone().map(|partitions| StillWanted {
             partitions,

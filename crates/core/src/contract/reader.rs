@@ -147,6 +147,7 @@ impl Suite {
             concurrency: listing.concurrency,
             division,
             still_wanted: None,
+            uses_running_filters: true,
             metrics: listing.metrics,
         }
     }

@@ -27,28 +27,24 @@ pub(crate) struct RunningFilter {
     /// The last state that was asked for, with its number.
     known: Mutex<Option<(u64, Arc<PartitionPredicate>)>>,
     /// How many executions of the scan have begun.
-    executions: AtomicUsize,
+    executions: Arc<AtomicUsize>,
 }
 
 impl RunningFilter {
-    /// `filter` is over columns that are `outputs`.
+    /// `filter` is over columns that are `outputs`. `executions` counts those of the scan that have begun.
     pub(crate) fn new(
         filter: Arc<dyn PhysicalExpr>,
         outputs: Vec<Option<Arc<dyn PhysicalExpr>>>,
         spec: PartitionSpec,
+        executions: Arc<AtomicUsize>,
     ) -> Self {
         Self {
             filter,
             outputs,
             spec,
             known: Mutex::default(),
-            executions: AtomicUsize::new(0),
+            executions,
         }
-    }
-
-    /// Another execution of the scan begins.
-    pub(crate) fn begin_execution(&self) {
-        self.executions.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn filter(&self) -> &Arc<dyn PhysicalExpr> {

@@ -58,6 +58,7 @@ impl PartitionScanBuilder {
                 declined_filters: vec![],
                 known_partitions: None,
                 running: vec![],
+                executions: Arc::default(),
             },
         }
     }

@@ -34,6 +34,7 @@ mod work;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::Schema;
@@ -90,6 +91,8 @@ pub struct PartitionScan {
     known_partitions: Option<usize>,
     /// DataFusion's dynamic filters, as far as they are about partitions.
     running: Vec<Arc<RunningFilter>>,
+    /// How many executions have begun.
+    executions: Arc<AtomicUsize>,
 }
 
 /// Which rows of the wanted partitions a plan needs. A scan may return more of them, and returns
@@ -274,6 +277,7 @@ impl PartitionScan {
             Arc::clone(filter),
             self.outputs.clone(),
             self.catalog.spec().clone(),
+            Arc::clone(&self.executions),
         )));
         scan
     }

@@ -48,13 +48,20 @@ pub(super) enum Share {
 impl Run {
     /// Prepares an execution of `scan` with `context`. Nothing happens before the first poll.
     pub(super) fn new(scan: &PartitionScan, context: &Arc<TaskContext>, share: Share) -> Self {
-        scan.running
-            .iter()
-            .for_each(|filter| filter.begin_execution());
+        let is_first = scan.executions.fetch_add(1, Ordering::AcqRel) == 0;
+        // Whether it is the first execution cannot be told from a share.
+        let uses_running_filters = is_first && matches!(share, Share::Whole);
         let metrics = ScanMetrics::new(&scan.metrics);
         let taken = Arc::new(TakenSlots::new(scan, share, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
-        let work = Work::new(scan, metrics, share, Arc::clone(&taken), Arc::clone(&rows));
+        let work = Work {
+            scan: scan.clone(),
+            metrics,
+            share,
+            uses_running_filters,
+            taken: Arc::clone(&taken),
+            rows: Arc::clone(&rows),
+        };
         let is_sequential =
             matches!(share, Share::Whole) && scan.needs_few(context.session_config().batch_size());
         let context = Arc::downgrade(context);

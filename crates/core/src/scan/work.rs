@@ -31,31 +31,17 @@ const PARTITIONS_AT_A_TIME: usize = 64;
 
 /// What a run needs to start.
 pub(super) struct Work {
-    scan: PartitionScan,
-    metrics: ScanMetrics,
-    share: Share,
-    taken: Arc<TakenSlots>,
+    pub(super) scan: PartitionScan,
+    pub(super) metrics: ScanMetrics,
+    pub(super) share: Share,
+    /// Whether DataFusion's dynamic filters are about this execution.
+    pub(super) uses_running_filters: bool,
+    pub(super) taken: Arc<TakenSlots>,
     /// The rows that the run has read.
-    rows: Arc<AtomicUsize>,
+    pub(super) rows: Arc<AtomicUsize>,
 }
 
 impl Work {
-    pub(super) fn new(
-        scan: &PartitionScan,
-        metrics: ScanMetrics,
-        share: Share,
-        taken: Arc<TakenSlots>,
-        rows: Arc<AtomicUsize>,
-    ) -> Self {
-        Self {
-            scan: scan.clone(),
-            metrics,
-            share,
-            taken,
-            rows,
-        }
-    }
-
     /// The slots of the dynamic filters, with their keys in them as far as these are complete within the
     /// time to wait for them. By now the build sides of joins have been opened, and with those of hash
     /// joins mostly also read.
@@ -94,14 +80,8 @@ impl Work {
             .fold(scan.predicate.clone(), |wanted, (filter, slot)| {
                 wanted.with_keys(filter.keys(), Arc::clone(slot))
             });
-        let wanted = match share {
-            Share::Whole => {
-                let running = scan.running.iter();
-                running.fold(wanted, PartitionPredicate::with_running)
-            }
-            // Whether it is the first execution cannot be told from the shares.
-            Share::Part { .. } => wanted,
-        };
+        let running = scan.running.iter().filter(|_| self.uses_running_filters);
+        let wanted = running.fold(wanted, PartitionPredicate::with_running);
         let limits = LimitCheck::new(scan.limits, scan.catalog.as_ref());
         limits.check_filter(&wanted)?;
 
@@ -118,6 +98,7 @@ impl Work {
             concurrency: listing.concurrency,
             division: scan.division(),
             still_wanted: wanted.changing(),
+            uses_running_filters: self.uses_running_filters,
             metrics: self.metrics.clone(),
         };
         let known = options

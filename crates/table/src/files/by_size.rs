@@ -28,7 +28,10 @@ pub(crate) fn sources_by_size(source: &dyn FileSource) -> BySize<Arc<dyn FileSou
     let Some(source) = source.downcast_ref::<ParquetSource>() else {
         return vec![];
     };
-    let plain = without_dynamic_filters(source);
+    let filters_rows = source.table_parquet_options().global.pushdown_filters;
+    let plain = (!filters_rows)
+        .then(|| without_dynamic_filters(source))
+        .flatten();
     let mut sources: BySize<Arc<dyn FileSource>> = vec![];
     let smallest = plain.as_ref().unwrap_or(source);
     if smallest.filter().is_some() && smallest.table_parquet_options().global.enable_page_index {
@@ -41,11 +44,8 @@ pub(crate) fn sources_by_size(source: &dyn FileSource) -> BySize<Arc<dyn FileSou
     sources
 }
 
-/// `None` if there are no dynamic filters, or rows are to be filtered while reading.
-fn without_dynamic_filters(source: &ParquetSource) -> Option<ParquetSource> {
-    if source.table_parquet_options().global.pushdown_filters {
-        return None;
-    }
+/// `None` if there are no dynamic filters.
+pub(crate) fn without_dynamic_filters(source: &ParquetSource) -> Option<ParquetSource> {
     let filter = source.filter()?;
     let (dynamic, others): (Vec<_>, Vec<_>) = split_conjunction(&filter)
         .into_iter()

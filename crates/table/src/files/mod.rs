@@ -52,6 +52,7 @@ use store::ReadingStore;
 use wanted::PruningMorselizer;
 
 pub(crate) use by_name::with_partition_values;
+pub(crate) use by_size::without_dynamic_filters;
 pub(crate) use wanted::StillWanted;
 
 /// How the columns of CSV files are found.
