@@ -54,7 +54,7 @@ impl TableProviderFactory for ConnectorTableFactory {
         };
         let connector = self.registry.get(&identifier, &command.name)?;
         let format = FormatOptions::new(session, &command.file_type);
-        options.check_known(&connector.options(), &format, &command.file_type)?;
+        options.check(&connector.options(), &format, &command.file_type)?;
 
         let context = ConnectorContext::new(session, command, &options, &self.registry);
         let table = connector.create_table(&context).await;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Connector`] | makes a table from a statement, implemented once for each kind of source |
 //! | [`ConnectorOption`], [`OptionDescription`] | what a connector declares about its options |
+//! | [`OptionValue`] | the types of their values, secrets among them |
 //! | [`ConnectorOptions`] | the options of one statement, normalised, typed and checked |
 //! | [`ConnectorContext`] | everything a connector is told about the statement |
 //! | [`ConnectorRegistry`] | the connectors of a session by identifier |
@@ -86,9 +87,12 @@ mod option;
 mod options;
 mod registry;
 mod suggestion;
+mod value;
 
 pub use connector::{Connector, ConnectorContext};
 pub use factory::{CONNECTOR, ConnectorTableFactory, wrap_table_factories};
-pub use option::{ConnectorOption, OptionDescription, OptionValue};
+pub use option::{ConnectorOption, OptionDescription};
 pub use options::ConnectorOptions;
 pub use registry::ConnectorRegistry;
+pub use secrecy;
+pub use value::{OptionValue, parse_choice};

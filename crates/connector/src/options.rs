@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::{Result, TableReference, config_datafusion_err, config_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, config_datafusion_err, config_err,
+};
 
 use crate::factory::CONNECTOR;
 use crate::format::{FORMAT_PREFIX, FormatOptions};
@@ -55,7 +57,7 @@ impl ConnectorOptions {
                 let mut spellings = [&other.spelling, spelling];
                 spellings.sort_unstable();
                 return config_err!(
-                    "option '{key}' of table '{table}' has two values; expected only one of: {}",
+                    "table '{table}': option '{key}' has two values; expected only one of: {}",
                     quoted_list(spellings.map(String::as_str))
                 );
             }
@@ -65,32 +67,65 @@ impl ConnectorOptions {
 
     /// The value of an option, or else its default.
     ///
-    /// Fails when the text does not suit the type, and when a mandatory option is missing.
+    /// # Errors
+    /// When the text does not suit the type, and when a mandatory option is missing.
     pub fn get<T: OptionValue>(&self, option: &ConnectorOption<T>) -> Result<T> {
-        self.value(option, option.key())
+        self.value(option, |key| key.to_owned())
     }
 
     /// The same for an option whose key has a `*`, with `name` in that place; case does not matter.
     ///
-    /// Fails as [`Self::get`] does.
+    /// # Errors
+    /// As [`Self::get`].
     pub fn get_named<T: OptionValue>(&self, option: &ConnectorOption<T>, name: &str) -> Result<T> {
-        let key = option.key().replacen('*', &name.to_lowercase(), 1);
-        self.value(option, &key)
+        let name = name.to_lowercase();
+        self.value(option, |key| key.replacen('*', &name, 1))
     }
 
-    fn value<T: OptionValue>(&self, option: &ConnectorOption<T>, key: &str) -> Result<T> {
-        let given = self.given.get(key).map(GivenOption::read);
-        match given.or_else(|| option.default_text()) {
-            Some(text) => T::parse(text).map_err(|expected| {
-                config_datafusion_err!(
-                    "invalid value '{text}' for option '{key}' of table '{}'; expected {expected}",
-                    self.table
-                )
-            }),
-            None => T::absent().ok_or_else(|| {
-                config_datafusion_err!("missing option '{key}' for table '{}'", self.table)
-            }),
+    /// The values of all options that are given with some name for the `*` in the key, by that name, such
+    /// as `properties.*`.
+    ///
+    /// # Errors
+    /// When a text does not suit the type.
+    pub fn get_map<T: OptionValue>(
+        &self,
+        option: &ConnectorOption<T>,
+    ) -> Result<BTreeMap<String, T>> {
+        let mut names: Vec<&str> = vec![];
+        for key in option.keys() {
+            let (before, behind) = key.split_once('*').unwrap_or((key, ""));
+            let given = self.given.keys();
+            names.extend(given.filter_map(|given| {
+                let name = given.strip_prefix(before)?.strip_suffix(behind)?;
+                (!name.is_empty()).then_some(name)
+            }));
         }
+        names
+            .into_iter()
+            .map(|name| Ok((name.to_owned(), self.get_named(option, name)?)))
+            .collect()
+    }
+
+    fn value<T: OptionValue>(
+        &self,
+        option: &ConnectorOption<T>,
+        spell: impl Fn(&str) -> String,
+    ) -> Result<T> {
+        let mut keys = option.keys().map(&spell);
+        let given = keys.find_map(|key| Some((self.given.get(&key)?.read(), key)));
+        let default = || Some((option.default_text()?, spell(option.key())));
+        match given.or_else(default) {
+            Some((text, key)) => T::parse(text).map_err(|expected| {
+                let problem = invalid_value(&key, text, T::IS_SECRET, &expected);
+                self.error(&problem)
+            }),
+            None => T::absent()
+                .ok_or_else(|| self.error(&missing_option(&spell(option.key()), T::TYPE_NAME))),
+        }
+    }
+
+    fn error(&self, problem: &str) -> DataFusionError {
+        config_datafusion_err!("table '{}': {problem}", self.table)
     }
 
     /// The options that are not among the connector's own, as DataFusion's
@@ -109,33 +144,54 @@ impl ConnectorOptions {
         self.given.keys().map(String::as_str)
     }
 
-    /// Refuses the options that neither the connector nor the file format knows.
-    pub(crate) fn check_known(
+    /// Refuses options that are missing, have an unsuitable value, or that neither the connector nor
+    /// the file format knows: all of them at once. Warns of former keys.
+    pub(crate) fn check(
         &self,
         own: &[OptionDescription],
         format: &FormatOptions,
         file_type: &str,
     ) -> Result<()> {
-        let unknown = self.given.iter().find(|(key, option)| {
-            !is_own(own, key) && !format.knows(&qualify_key(&option.spelling), &option.value)
+        let missing = own.iter().filter(|option| {
+            option.is_required() && !option.keys().any(|key| self.given.contains_key(key))
         });
-        let Some((key, _)) = unknown else {
+        let mut problems: Vec<String> = missing
+            .map(|option| missing_option(option.key(), option.type_name()))
+            .collect();
+        let mut hint = None;
+        for (key, given) in &self.given {
+            if key == CONNECTOR.key() {
+                continue;
+            }
+            let Some(option) = own.iter().find(|option| option.has_key(key)) else {
+                if !format.knows(&qualify_key(&given.spelling), &given.value) {
+                    let known = KnownKeys::new(own, format, file_type);
+                    let similar = did_you_mean(key, known.all());
+                    if similar.is_empty() {
+                        hint = Some(known.to_string());
+                    }
+                    problems.push(format!("unknown option '{key}'{similar}"));
+                }
+                continue;
+            };
+            if let Some(replacement) = option.replacement_of(key) {
+                log::warn!(
+                    "table '{}': option '{key}' is deprecated; use '{replacement}'",
+                    self.table
+                );
+            }
+            if let Err(expected) = option.check(&given.value) {
+                let secret = option.is_secret();
+                problems.push(invalid_value(key, &given.value, secret, &expected));
+            }
+        }
+        let Some(problems) = joined(problems) else {
             return Ok(());
         };
-        let format_keys = format.bare_keys();
-        let own_keys = || {
-            let declared = own.iter().map(OptionDescription::key);
-            std::iter::once(CONNECTOR.key()).chain(declared)
-        };
-        let format_keys = || format_keys.iter().map(String::as_str);
-        config_err!(
-            "unknown option '{key}' for table '{}'{}; options of the connector: {}; \
-             options of {file_type}: {}",
-            self.table,
-            did_you_mean(key, own_keys().chain(format_keys())),
-            quoted_list(own_keys()),
-            quoted_list(format_keys())
-        )
+        Err(self.error(&match hint {
+            None => problems,
+            Some(known) => format!("{problems}; {known}"),
+        }))
     }
 
     /// Refuses the options that nobody has asked for.
@@ -144,10 +200,9 @@ impl ConnectorOptions {
         let unread = self.given.iter().find(|(_, option)| is_unread(option));
         match unread {
             None => Ok(()),
-            Some((key, _)) => config_err!(
-                "option '{key}' has no effect on table '{}' of connector '{connector}'; remove it",
-                self.table
-            ),
+            Some((key, _)) => Err(self.error(&format!(
+                "option '{key}' has no effect with the connector '{connector}' here; remove it"
+            ))),
         }
     }
 }
@@ -156,6 +211,72 @@ impl GivenOption {
     fn read(&self) -> &str {
         self.read.store(true, Ordering::Relaxed);
         &self.value
+    }
+}
+
+/// The keys that a statement may give.
+struct KnownKeys<'a> {
+    own: &'a [OptionDescription],
+    format: Vec<String>,
+    file_type: &'a str,
+}
+
+impl<'a> KnownKeys<'a> {
+    fn new(own: &'a [OptionDescription], format: &FormatOptions, file_type: &'a str) -> Self {
+        Self {
+            own,
+            format: format.bare_keys(),
+            file_type,
+        }
+    }
+
+    fn of_connector(&self) -> impl Iterator<Item = &str> {
+        let declared = self.own.iter().map(OptionDescription::key);
+        std::iter::once(CONNECTOR.key()).chain(declared)
+    }
+
+    fn of_format(&self) -> impl Iterator<Item = &str> {
+        self.format.iter().map(String::as_str)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.of_connector().chain(self.of_format())
+    }
+}
+
+impl fmt::Display for KnownKeys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "options of the connector: {}; options of {}: {}",
+            quoted_list(self.of_connector()),
+            self.file_type,
+            quoted_list(self.of_format())
+        )
+    }
+}
+
+fn missing_option(key: &str, type_name: &str) -> String {
+    format!("missing option '{key}' ({type_name})")
+}
+
+fn invalid_value(key: &str, text: &str, is_secret: bool, expected: &str) -> String {
+    let text = if is_secret { "******" } else { text };
+    format!("invalid value '{text}' for option '{key}'; expected {expected}")
+}
+
+/// One problem as it is, several with their numbers.
+fn joined(problems: Vec<String>) -> Option<String> {
+    match &problems[..] {
+        [] => None,
+        [problem] => Some(problem.clone()),
+        several => {
+            let numbered = several.iter().enumerate();
+            let numbered: Vec<_> = numbered
+                .map(|(index, problem)| format!("({}) {problem}", index + 1))
+                .collect();
+            Some(numbered.join("; "))
+        }
     }
 }
 
