@@ -8,6 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use crate::OptionValue;
+use crate::options::parse_value;
 
 /// The declaration of an option with values of type `T`, usually a constant:
 ///
@@ -117,7 +118,7 @@ impl<T: OptionValue> ConnectorOption<T> {
             deprecated_keys: self.deprecated_keys,
             is_forwardable: self.is_forwardable,
             is_secret: T::IS_SECRET,
-            check: |text| T::parse(text).map(drop),
+            check: |text| parse_value::<T>(text).map(drop),
             may_be_absent: || T::absent().is_some(),
         }
     }
@@ -158,12 +159,23 @@ impl OptionDescription {
 
     /// Whether a key of this option is `key`, in which any name may stand for a `*`.
     pub(crate) fn has_key(&self, key: &str) -> bool {
-        self.keys().any(|own| match own.split_once('*') {
-            None => own == key,
-            Some((before, behind)) => key
-                .strip_prefix(before)
-                .and_then(|key| key.strip_suffix(behind))
-                .is_some_and(|name| !name.is_empty()),
+        self.name_in(key).is_some()
+    }
+
+    /// Whether two keys are ones of this option, with the same name for the `*`.
+    pub(crate) fn is_same(&self, key: &str, other: &str) -> bool {
+        let name = self.name_in(key);
+        name.is_some() && name == self.name_in(other)
+    }
+
+    /// The name that stands for the `*` in `key`, empty if there is none; `None` for another option.
+    fn name_in<'a>(&self, key: &'a str) -> Option<&'a str> {
+        self.keys().find_map(|own| match own.split_once('*') {
+            None => (own == key).then_some(""),
+            Some((before, behind)) => {
+                let name = key.strip_prefix(before)?.strip_suffix(behind)?;
+                (!name.is_empty()).then_some(name)
+            }
         })
     }
 

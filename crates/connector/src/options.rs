@@ -9,9 +9,11 @@
 //! | `has_header`, `HAS_HEADER`, `format.has_header` | `has_header` | `format.has_header` |
 //! | `schema.sample`, `format.schema.sample` | `schema.sample` | as given |
 //! | `compression::Name` | `compression::Name` | `format.compression::Name` |
+//! | `csv.has_header` of a table of CSV files | `csv.has_header` | `format.has_header` |
 //!
 //! What follows `::` names a Parquet column or a metadata key, so it keeps its case.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,15 +21,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use datafusion::common::{
     DataFusionError, Result, TableReference, config_datafusion_err, config_err,
 };
+use datafusion::logical_expr::CreateExternalTable;
 
 use crate::factory::CONNECTOR;
 use crate::format::{FORMAT_PREFIX, FormatOptions};
+use crate::secret::{HIDDEN, hide_credentials, is_sensitive_key, resolve_secret};
 use crate::suggestion::{did_you_mean, quoted_list};
 use crate::{ConnectorOption, OptionDescription, OptionValue};
 
 /// The normalised options of a statement. Remembers which of them were read.
 pub struct ConnectorOptions {
     table: TableReference,
+    /// As in `STORED AS`, in capitals.
+    file_type: String,
     given: BTreeMap<String, GivenOption>,
 }
 
@@ -39,12 +45,14 @@ struct GivenOption {
 }
 
 impl ConnectorOptions {
-    /// Normalises the options of the statement that creates `table`.
+    /// Normalises the options of a statement.
     ///
-    /// Fails when two spellings of one key are given with different values.
-    pub fn try_new(table: TableReference, options: &HashMap<String, String>) -> Result<Self> {
+    /// # Errors
+    /// When two spellings of one key are given with different values.
+    pub fn try_new(command: &CreateExternalTable) -> Result<Self> {
+        let table = &command.name;
         let mut given = BTreeMap::<String, GivenOption>::new();
-        for (spelling, value) in options {
+        for (spelling, value) in &command.options {
             let key = normalize_key(spelling);
             let option = GivenOption {
                 spelling: spelling.clone(),
@@ -62,7 +70,11 @@ impl ConnectorOptions {
                 );
             }
         }
-        Ok(Self { table, given })
+        Ok(Self {
+            table: table.clone(),
+            file_type: command.file_type.to_uppercase(),
+            given,
+        })
     }
 
     /// The value of an option, or else its default.
@@ -115,7 +127,7 @@ impl ConnectorOptions {
         let given = keys.find_map(|key| Some((self.given.get(&key)?.read(), key)));
         let default = || Some((option.default_text()?, spell(option.key())));
         match given.or_else(default) {
-            Some((text, key)) => T::parse(text).map_err(|expected| {
+            Some((text, key)) => parse_value::<T>(text).map_err(|expected| {
                 let problem = invalid_value(&key, text, T::IS_SECRET, &expected);
                 self.error(&problem)
             }),
@@ -135,8 +147,22 @@ impl ConnectorOptions {
         self.given
             .iter()
             .filter(|(key, _)| !is_own(own, key))
-            .map(|(_, option)| (qualify_key(&option.spelling), option.read().to_owned()))
+            .map(|(_, option)| (self.format_key(&option.spelling), option.read().to_owned()))
             .collect()
+    }
+
+    /// The key as SQL would have delivered it, without the name of the format as its prefix.
+    fn format_key(&self, spelling: &str) -> String {
+        let key = lower_case_key(spelling);
+        let prefixes = match self.file_type.as_str() {
+            "TSV" => vec!["tsv", "csv"],
+            "NDJSON" => vec!["ndjson", "json"],
+            _ => vec![],
+        };
+        let file_type = self.file_type.to_lowercase();
+        let mut prefixes = prefixes.into_iter().chain([file_type.as_str()]);
+        let bare = prefixes.find_map(|prefix| key.strip_prefix(prefix)?.strip_prefix('.'));
+        qualify_key(bare.unwrap_or(&key))
     }
 
     /// The normalised keys of all options that were given, sorted.
@@ -150,7 +176,6 @@ impl ConnectorOptions {
         &self,
         own: &[OptionDescription],
         format: &FormatOptions,
-        file_type: &str,
     ) -> Result<()> {
         let missing = own.iter().filter(|option| {
             option.is_required() && !option.keys().any(|key| self.given.contains_key(key))
@@ -159,13 +184,20 @@ impl ConnectorOptions {
             .map(|option| missing_option(option.key(), option.type_name()))
             .collect();
         let mut hint = None;
+        let mut format_keys = BTreeMap::new();
         for (key, given) in &self.given {
             if key == CONNECTOR.key() {
                 continue;
             }
             let Some(option) = own.iter().find(|option| option.has_key(key)) else {
-                if !format.knows(&qualify_key(&given.spelling), &given.value) {
-                    let known = KnownKeys::new(own, format, file_type);
+                let format_key = self.format_key(&given.spelling);
+                if let Some(other) = format_keys.insert(format_key.clone(), key)
+                    && self.given[other].value != given.value
+                {
+                    problems.push(format!("options '{other}' and '{key}' are one, with two values"));
+                }
+                if !format.knows(&format_key, &given.value) {
+                    let known = KnownKeys::new(own, format, &self.file_type);
                     let similar = did_you_mean(key, known.all());
                     if similar.is_empty() {
                         hint = Some(known.to_string());
@@ -261,8 +293,19 @@ fn missing_option(key: &str, type_name: &str) -> String {
 }
 
 fn invalid_value(key: &str, text: &str, is_secret: bool, expected: &str) -> String {
-    let text = if is_secret { "******" } else { text };
+    let text = match is_secret || is_sensitive_key(key) {
+        true => Cow::Borrowed(HIDDEN),
+        false => hide_credentials(text),
+    };
     format!("invalid value '{text}' for option '{key}'; expected {expected}")
+}
+
+/// The value of a text, which may refer to the environment if it is a secret.
+pub(crate) fn parse_value<T: OptionValue>(text: &str) -> Result<T, String> {
+    match T::IS_SECRET {
+        true => T::parse(&resolve_secret(text)?),
+        false => T::parse(text),
+    }
 }
 
 /// One problem as it is, several with their numbers.
@@ -300,11 +343,10 @@ pub(crate) fn normalize_key(spelling: &str) -> String {
 }
 
 /// The key as SQL would have delivered it.
-fn qualify_key(spelling: &str) -> String {
-    let key = lower_case_key(spelling);
+fn qualify_key(key: &str) -> String {
     let name = key.split("::").next().unwrap_or_default();
     if name.contains('.') {
-        key
+        key.to_owned()
     } else {
         format!("{FORMAT_PREFIX}{key}")
     }
@@ -323,7 +365,11 @@ fn is_own(own: &[OptionDescription], key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use datafusion::common::DFSchema;
     use datafusion::prelude::SessionContext;
+    use secrecy::{ExposeSecret, SecretString};
 
     use super::*;
 
@@ -357,7 +403,7 @@ mod tests {
         let error = options(&[("owner", "me"), ("format.owner", "you")]).unwrap_err();
         assert!(
             error.to_string().ends_with(
-                "option 'owner' of table 'sales' has two values; \
+                "table 'sales': option 'owner' has two values; \
                  expected only one of: 'format.owner', 'owner'"
             ),
             "{error}"
@@ -371,7 +417,7 @@ mod tests {
         assert_eq!(options.get(&OWNER).unwrap(), None);
         let error = options.get(&TOPIC).unwrap_err().to_string();
         assert!(
-            error.ends_with("missing option 'topic' for table 'sales'"),
+            error.ends_with("table 'sales': missing option 'topic' (string)"),
             "{error}"
         );
     }
@@ -394,7 +440,7 @@ mod tests {
         let error = options.get(&SAMPLE).unwrap_err().to_string();
         assert!(
             error.contains(
-                "invalid value 'all' for option 'schema.sample' of table 'sales'; \
+                "table 'sales': invalid value 'all' for option 'schema.sample'; \
                  expected an integer"
             ),
             "{error}"
@@ -430,36 +476,81 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_list_those_of_connector_and_format() {
+    fn all_problems_are_reported_together() {
         let format = FormatOptions::new(&SessionContext::new().state(), "JSON");
+        let own = [SAMPLE.describe(), TOPIC.describe()];
         let check = |pairs: &[(&str, &str)]| {
-            options(pairs)
-                .unwrap()
-                .check_known(&[SAMPLE.describe()], &format, "JSON")
+            let result = options(pairs).unwrap().check(&own, &format);
+            result.map_err(|error| error.strip_backtrace())
         };
-        check(&[
+        let known = [
             ("connector", "x"),
             ("schema.sample", "1"),
             ("format.compression", "gzip"),
-        ])
-        .unwrap();
+            ("topic", "news"),
+        ];
+        check(&known).unwrap();
 
-        let error = check(&[("format.schema.smaple", "1")])
-            .unwrap_err()
-            .to_string();
+        let error = check(&[
+            ("format.schema.smaple", "1"),
+            ("schema.sample", "all"),
+            ("aws.token", "hidden"),
+        ]);
+        let error = error.unwrap_err();
         assert!(
-            error.contains("unknown option 'schema.smaple' for table 'sales'"),
+            error.starts_with(
+                "Invalid or Unsupported Configuration: table 'sales': \
+                 (1) missing option 'topic' (string); (2) unknown option 'aws.token'; \
+                 (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0 to \
+                 18446744073709551615; (4) unknown option 'schema.smaple' (did you mean \
+                 'schema.sample'?); options of the connector: 'connector', 'schema.sample', 'topic'; \
+                 options of JSON: 'compression', "
+            ),
             "{error}"
         );
-        assert!(error.contains("(did you mean 'schema.sample'?)"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_read_from_the_environment_and_never_shown() {
+        const PASSWORD: ConnectorOption<SecretString> = ConnectorOption::new("password", "");
+        let given = options(&[("password", "${env:CARGO_PKG_NAME}")]).unwrap();
+        let secret = given.get(&PASSWORD).unwrap();
+        assert_eq!(secret.expose_secret(), env!("CARGO_PKG_NAME"));
+
+        let given = options(&[("password", "${env:DFP_NO_SUCH_VARIABLE}")]).unwrap();
+        let error = given.get(&PASSWORD).unwrap_err().to_string();
         assert!(
-            error.contains("options of the connector: 'connector', 'schema.sample'"),
+            error.ends_with(
+                "table 'sales': invalid value '******' for option 'password'; expected the \
+                 environment variable 'DFP_NO_SUCH_VARIABLE' to be set"
+            ),
             "{error}"
         );
-        assert!(
-            error.contains("options of JSON: 'compression', "),
-            "{error}"
-        );
+    }
+
+    #[test]
+    fn former_keys_are_read_last() {
+        const LIMIT: ConnectorOption<usize> = ConnectorOption::new("limit", "")
+            .with_default("9")
+            .with_fallback_keys(&["max"])
+            .with_deprecated_keys(&["most"]);
+        for (pairs, limit) in [
+            (vec![], 9),
+            (vec![("most", "3")], 3),
+            (vec![("most", "3"), ("max", "2")], 2),
+            (vec![("most", "3"), ("max", "2"), ("limit", "1")], 1),
+        ] {
+            assert_eq!(options(&pairs).unwrap().get(&LIMIT).unwrap(), limit);
+        }
+    }
+
+    #[test]
+    fn prefixes_make_a_map() {
+        const PROPERTIES: ConnectorOption<usize> = ConnectorOption::new("properties.*", "");
+        let given = options(&[("properties.a", "1"), ("Properties.b.c", "2"), ("x", "3")]).unwrap();
+        let map = given.get_map(&PROPERTIES).unwrap();
+        let expected = [("a".to_owned(), 1), ("b.c".to_owned(), 2)];
+        assert_eq!(map, BTreeMap::from(expected));
     }
 
     #[test]
@@ -469,7 +560,7 @@ mod tests {
         let error = options.check_read("memory").unwrap_err().to_string();
         assert!(
             error.contains(
-                "option 'has_header' has no effect on table 'sales' of connector 'memory'"
+                "table 'sales': option 'has_header' has no effect with the connector 'memory'"
             ),
             "{error}"
         );
@@ -487,6 +578,10 @@ mod tests {
         let options = pairs
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        ConnectorOptions::try_new(TableReference::bare("sales"), &options.collect())
+        let schema = Arc::new(DFSchema::empty());
+        let command = CreateExternalTable::builder("sales", "", "JSON", schema)
+            .with_options(options.collect())
+            .build();
+        ConnectorOptions::try_new(&command)
     }
 }
