@@ -17,7 +17,8 @@ use crate::walk::Walk;
 /// Partitions below the locations of another catalog: that one, a projection or a list of
 /// locations, knows the first partition columns, and the directories below spell the others.
 ///
-/// A location that does not exist has no partitions.
+/// A location that does not exist has no partitions. There is no registry, even where the first catalog has
+/// one: directories decide what is below a location.
 #[derive(Debug, Clone)]
 pub struct HybridCatalog {
     first: Arc<dyn PartitionCatalog>,

@@ -15,6 +15,7 @@ use futures::stream::BoxStream;
 use crate::options::PartitionedOptions;
 use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
+use crate::registry::PartitionRegistry;
 use crate::scan::ScanMetrics;
 use crate::spec::{PartitionBatch, PartitionSpec};
 
@@ -71,6 +72,12 @@ pub trait PartitionCatalog: Debug + Send + Sync {
     /// decoded. `None` when this catalog knows values only; then their canonical texts are used.
     fn with_text_filter(&self, filter: PartitionPredicate) -> Option<Arc<dyn PartitionCatalog>> {
         let _ = filter;
+        None
+    }
+
+    /// What changes which partitions there are. `None` when that follows from something else, such as
+    /// directories or rules.
+    fn registry(&self) -> Option<Arc<dyn PartitionRegistry>> {
         None
     }
 

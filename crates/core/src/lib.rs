@@ -22,6 +22,7 @@
 //! | `key_set`, `dynamic_filter` | what the other side of a join turned out to contain |
 //! | `catalog`, `memory`, `reader` | the two traits that others implement, and [`MemoryCatalog`] |
 //! | `row_source` | [`RowSource`], the shortest way to a reader: one stream of batches for each partition |
+//! | `registry` | [`PartitionRegistry`], for catalogs whose partitions statements add and remove |
 //! | `order` | [`PartitionOrder`], partitions sorted by their values |
 //! | `scan` | [`PartitionScan`], a `DataSource` that asks the catalog when it is first polled |
 //! | `contract` | behind the feature `contract`: what every catalog and reader must do, as checks |
@@ -42,6 +43,7 @@ mod options;
 mod order;
 mod predicate;
 mod reader;
+mod registry;
 mod report;
 mod rewrite;
 mod row_source;
@@ -67,6 +69,7 @@ pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use order::PartitionOrder;
 pub use predicate::{ChangingPredicate, PartitionPredicate, Pruned};
 pub use reader::{Division, PartitionReader, ReadContext};
+pub use registry::PartitionRegistry;
 pub use report::{FilterReport, PartitionReports, ScanReport};
 pub use rewrite::rewrite_columns;
 pub use row_source::{RowSource, RowSourceReader};

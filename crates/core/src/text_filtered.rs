@@ -11,6 +11,7 @@ use futures::{StreamExt, TryStreamExt};
 use crate::catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
 use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
+use crate::registry::PartitionRegistry;
 use crate::spec::{PartitionBatch, PartitionSpec};
 use crate::text::value_to_text;
 
@@ -86,6 +87,11 @@ impl PartitionCatalog for TextFilteredCatalog {
         context: &ListingContext,
     ) -> Result<PartitionEstimate> {
         self.inner.estimate(wanted, context).await
+    }
+
+    /// That of the unfiltered catalog: a partition can be registered that the filter hides.
+    fn registry(&self) -> Option<Arc<dyn PartitionRegistry>> {
+        self.inner.registry()
     }
 
     fn describe(&self) -> String {
