@@ -46,7 +46,8 @@ pub(crate) fn parse(sql: &str, options: &SqlParserOptions) -> Result<Statement> 
 /// [TEMPORARY] TABLE .. WITH ('connector' ..`. Other statements are DataFusion's.
 pub fn is_create_table_with_connector(parser: &Parser<'_>) -> bool {
     let token = |index| parser.peek_nth_token_ref(index).token.clone();
-    let is_word = |index, keyword| matches!(token(index), Token::Word(word) if word.keyword == keyword);
+    let is_word =
+        |index, keyword| matches!(token(index), Token::Word(word) if word.keyword == keyword);
     if !is_word(0, Keyword::CREATE) {
         return false;
     }
@@ -115,7 +116,9 @@ pub fn parse_create_table(parser: &mut DFParser<'_>) -> Result<CreateExternalTab
     parser.expect_keyword(Keyword::WITH)?;
     let mut options = parse_options(parser)?;
     let mut take = |key: &str| {
-        let position = options.iter().position(|(k, _)| k.eq_ignore_ascii_case(key));
+        let position = options
+            .iter()
+            .position(|(k, _)| k.eq_ignore_ascii_case(key));
         position.map(|position| options.remove(position).1)
     };
     let file_type = take("format").unwrap_or_default().to_uppercase();

@@ -336,7 +336,10 @@ mod tests {
         let shown = definition.to_sql().unwrap();
         assert!(shown.contains("'s3://******@lake/t'"), "{shown}");
         let error = definition.to_lasting_sql().unwrap_err().to_string();
-        assert!(error.contains("'s3://******@lake/t' holds credentials"), "{error}");
+        assert!(
+            error.contains("'s3://******@lake/t' holds credentials"),
+            "{error}"
+        );
     }
 
     #[tokio::test]
@@ -346,7 +349,10 @@ mod tests {
         let enrichment = [("Limit", "2"), ("owner", "you")];
         let definition = session.restored(sql, &enrichment).await.unwrap();
         let sql = definition.to_sql().unwrap();
-        assert!(sql.contains("'limit' = '2'") && sql.contains("'owner' = 'me'"), "{sql}");
+        assert!(
+            sql.contains("'limit' = '2'") && sql.contains("'owner' = 'me'"),
+            "{sql}"
+        );
         assert_eq!(definition.enrichment_options().len(), 2);
     }
 
@@ -355,8 +361,14 @@ mod tests {
         let session = Session::new();
         for (columns, message) in [
             ("a INT, b AS a + 1", "table 't': 'b' is a computed column"),
-            ("a INT, m BIGINT METADATA FROM 'x'", "table 't': 'm' is a METADATA column"),
-            ("a INT, WATERMARK FOR a AS a", "table 't': WATERMARK is for streams"),
+            (
+                "a INT, m BIGINT METADATA FROM 'x'",
+                "table 't': 'm' is a METADATA column",
+            ),
+            (
+                "a INT, WATERMARK FOR a AS a",
+                "table 't': WATERMARK is for streams",
+            ),
         ] {
             let sql = format!("CREATE TABLE t ({columns}) WITH ('connector' = 'empty')");
             let error = session.restored(&sql, &[]).await.unwrap_err().to_string();

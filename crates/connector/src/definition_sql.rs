@@ -73,7 +73,9 @@ pub(crate) fn create_statement(
             options.push(("'path'".to_owned(), location));
         }
         options.sort();
-        let options = options.iter().map(|(key, value)| format!("{key} = {value}"));
+        let options = options
+            .iter()
+            .map(|(key, value)| format!("{key} = {value}"));
         let options = options.collect::<Vec<_>>().join(",\n  ");
         let _ = write!(sql, "\nWITH (\n  {options}\n)");
     }
@@ -182,7 +184,14 @@ fn quoted(name: &str) -> String {
 /// Whether a column definition that begins with the word would be read as something else.
 fn is_reserved(word: &str) -> bool {
     const CONSTRAINTS: [&str; 8] = [
-        "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "CONSTRAINT", "INDEX", "KEY", "FULLTEXT",
+        "PRIMARY",
+        "UNIQUE",
+        "FOREIGN",
+        "CHECK",
+        "CONSTRAINT",
+        "INDEX",
+        "KEY",
+        "FULLTEXT",
     ];
     CONSTRAINTS.contains(&word) || word == "SPATIAL"
 }

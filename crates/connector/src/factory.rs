@@ -140,7 +140,9 @@ pub async fn restore_table(
     let statement = crate::create_statement::parse(sql, &session.config().options().sql_parser)?;
     let plan = session.statement_to_plan(statement).await?;
     let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = plan else {
-        return Err(plan_datafusion_err!("a table is made by a CREATE statement"));
+        return Err(plan_datafusion_err!(
+            "a table is made by a CREATE statement"
+        ));
     };
     let mut new = NewTable::try_new(session, *command, registry)?;
     let own = new.connector.options();
@@ -213,7 +215,9 @@ impl NewTable {
             given == key || option.is_some_and(|option| option.is_same(key, &given))
         };
         self.command.options.retain(|given, _| !is_same(given));
-        self.command.options.insert(key.to_owned(), value.to_owned());
+        self.command
+            .options
+            .insert(key.to_owned(), value.to_owned());
     }
 }
 

@@ -268,7 +268,10 @@ mod tests {
             .with_deprecated_keys(&["most"])
             .forwardable();
         let description = option.describe();
-        assert_eq!(description.keys().collect::<Vec<_>>(), ["limit", "max", "most"]);
+        assert_eq!(
+            description.keys().collect::<Vec<_>>(),
+            ["limit", "max", "most"]
+        );
         assert!(description.has_key("most") && description.is_forwardable());
         assert_eq!(description.replacement_of("most"), Some("limit"));
         assert_eq!(description.replacement_of("max"), None);

@@ -172,11 +172,7 @@ impl ConnectorOptions {
 
     /// Refuses options that are missing, have an unsuitable value, or that neither the connector nor
     /// the file format knows: all of them at once. Warns of former keys.
-    pub(crate) fn check(
-        &self,
-        own: &[OptionDescription],
-        format: &FormatOptions,
-    ) -> Result<()> {
+    pub(crate) fn check(&self, own: &[OptionDescription], format: &FormatOptions) -> Result<()> {
         let missing = own.iter().filter(|option| {
             option.is_required() && !option.keys().any(|key| self.given.contains_key(key))
         });
@@ -194,7 +190,9 @@ impl ConnectorOptions {
                 if let Some(other) = format_keys.insert(format_key.clone(), key)
                     && self.given[other].value != given.value
                 {
-                    problems.push(format!("options '{other}' and '{key}' are one, with two values"));
+                    problems.push(format!(
+                        "options '{other}' and '{key}' are one, with two values"
+                    ));
                 }
                 if !format.knows(&format_key, &given.value) {
                     let known = KnownKeys::new(own, format, &self.file_type);

@@ -115,8 +115,14 @@ mod tests {
         for (text, shown) in [
             ("no URL at all", "no URL at all"),
             ("s3://lake/a@b/", "s3://lake/a@b/"),
-            ("https://u:p@w@h/x, and http://t@h", "https://******@h/x, and http://******@h"),
-            ("\"http://h/x?sig=1&b=2\" failed", "\"http://h/x?******\" failed"),
+            (
+                "https://u:p@w@h/x, and http://t@h",
+                "https://******@h/x, and http://******@h",
+            ),
+            (
+                "\"http://h/x?sig=1&b=2\" failed",
+                "\"http://h/x?******\" failed",
+            ),
             ("file:///a?", "file:///a"),
         ] {
             assert_eq!(hide_credentials(text), shown);
@@ -126,12 +132,24 @@ mod tests {
     #[test]
     fn secrets_may_refer_to_the_environment() {
         assert_eq!(environment_variable("${env:HOME}"), Some("HOME"));
-        for text in ["HOME", "${HOME}", "${env:}", "x${env:HOME}", "${env:${env:A}}"] {
+        for text in [
+            "HOME",
+            "${HOME}",
+            "${env:}",
+            "x${env:HOME}",
+            "${env:${env:A}}",
+        ] {
             assert_eq!(environment_variable(text), None, "{text}");
             assert_eq!(resolve_secret(text).as_deref(), Ok(text));
         }
         let error = resolve_secret("${env:DFP_NO_SUCH_VARIABLE}").unwrap_err();
-        assert_eq!(error, "the environment variable 'DFP_NO_SUCH_VARIABLE' to be set");
-        assert_eq!(resolve_secret("${env:CARGO_PKG_NAME}").unwrap(), env!("CARGO_PKG_NAME"));
+        assert_eq!(
+            error,
+            "the environment variable 'DFP_NO_SUCH_VARIABLE' to be set"
+        );
+        assert_eq!(
+            resolve_secret("${env:CARGO_PKG_NAME}").unwrap(),
+            env!("CARGO_PKG_NAME")
+        );
     }
 }

@@ -194,7 +194,10 @@ mod tests {
         assert_eq!(Vec::<usize>::parse("1, 2,3"), Ok(vec![1, 2, 3]));
         assert_eq!(Vec::<String>::parse(" "), Ok(vec![]));
         let error = Vec::<bool>::parse("true,perhaps").unwrap_err();
-        assert_eq!(error, "values separated by commas, each of them true or false");
+        assert_eq!(
+            error,
+            "values separated by commas, each of them true or false"
+        );
     }
 
     #[test]

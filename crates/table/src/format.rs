@@ -59,9 +59,9 @@ impl TableFormat {
         if !FORMATS.contains(&file_type) {
             let known = quoted_list(FORMATS);
             return match file_type {
-                "" => plan_err!(
-                    "table '{table}': missing option 'format'; expected one of: {known}"
-                ),
+                "" => {
+                    plan_err!("table '{table}': missing option 'format'; expected one of: {known}")
+                }
                 _ => plan_err!(
                     "table '{table}': the connector 'filesystem' does not support the format \
                      '{file_type}'; expected one of: {known}"

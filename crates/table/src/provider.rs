@@ -5,9 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{
-    Constraints, Result, internal_datafusion_err, internal_err, plan_err,
-};
+use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
