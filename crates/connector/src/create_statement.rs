@@ -77,10 +77,10 @@ pub fn is_create_table_with_connector(parser: &Parser<'_>) -> bool {
             Token::Word(word) if depth == 0 && word.keyword == Keyword::WITH => {
                 in_options = token(index + 1) == Token::LParen;
             }
-            Token::SingleQuotedString(key) if in_options => {
-                if key.eq_ignore_ascii_case("connector") {
-                    return true;
-                }
+            Token::SingleQuotedString(key)
+                if in_options && key.eq_ignore_ascii_case("connector") =>
+            {
+                return true;
             }
             _ => {}
         }

@@ -161,8 +161,11 @@ fn absolute(location: &str) -> String {
 /// these in which catalog.
 #[derive(Default)]
 pub struct TableDefinitions {
-    tables: Mutex<HashMap<usize, (Weak<dyn TableProvider>, Arc<TableDefinition>)>>,
+    /// By the address of the table.
+    tables: Mutex<HashMap<usize, DefinedTable>>,
 }
+
+type DefinedTable = (Weak<dyn TableProvider>, Arc<TableDefinition>);
 
 impl TableDefinitions {
     /// The definition of a table that a connector made in this session.

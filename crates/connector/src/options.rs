@@ -215,7 +215,7 @@ impl ConnectorOptions {
                 problems.push(invalid_value(key, &given.value, secret, &expected));
             }
         }
-        let Some(problems) = joined(problems) else {
+        let Some(problems) = joined(&problems) else {
             return Ok(());
         };
         Err(self.error(&match hint {
@@ -307,8 +307,8 @@ pub(crate) fn parse_value<T: OptionValue>(text: &str) -> Result<T, String> {
 }
 
 /// One problem as it is, several with their numbers.
-fn joined(problems: Vec<String>) -> Option<String> {
-    match &problems[..] {
+fn joined(problems: &[String]) -> Option<String> {
+    match problems {
         [] => None,
         [problem] => Some(problem.clone()),
         several => {
