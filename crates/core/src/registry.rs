@@ -1,10 +1,13 @@
 //! [`PartitionRegistry`]: partitions that are added and removed by statements.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::Result;
+use object_store::path::Path;
 
+use crate::catalog::PartitionCatalog;
 use crate::spec::{Partition, PartitionValues};
 
 /// Changes which partitions a catalog has: what `ALTER TABLE .. ADD | DROP PARTITION` does.
@@ -33,4 +36,14 @@ pub trait PartitionRegistry: Debug + Send + Sync {
 
     /// Forgets what is remembered of a store that others change too.
     fn refresh(&self);
+
+    /// Where the files of a partition are that is registered without a location.
+    ///
+    /// # Errors
+    /// When that cannot be told from its values.
+    fn default_location(&self, values: &PartitionValues) -> Result<Path>;
+
+    /// The partitions that the table's directories spell, registered or not: what `MSCK REPAIR TABLE` adds.
+    /// `None` when directories do not tell.
+    fn directories(&self) -> Option<Arc<dyn PartitionCatalog>>;
 }
