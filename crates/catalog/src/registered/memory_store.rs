@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
@@ -74,7 +74,7 @@ impl MemoryPartitionStore {
         let columns = columns.iter().zip(self.spec.fields());
         let columns = columns.map(|(values, field)| cast(values, field.data_type()));
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let schema = self.spec.schema().clone();
+        let schema = Arc::clone(self.spec.schema());
         Ok(RecordBatch::try_new_with_options(
             schema, columns, &options,
         )?)
