@@ -9,7 +9,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_connector::{ConnectorRegistry, wrap_table_factories};
+use datafusion_partitioned_connector::{ConnectorRegistry, TableDefinitions, wrap_table_factories};
 use datafusion_partitioned_core::{PartitionReports, PartitionedOptions};
 use datafusion_partitioned_dynamic_filter::{
     DeclineUnsafeFilters, InsertDynamicPartitionFilter, PushSubqueryFilter,
@@ -92,13 +92,14 @@ impl PartitionedSessionExt for SessionStateBuilder {
             return self;
         }
         let registry = ConnectorRegistry::new();
-        registry.register(Arc::new(FilesystemConnector));
+        registry.replace(Arc::new(FilesystemConnector));
         self.with_partitioned_connectors(&Arc::new(registry))
     }
 
     fn with_partitioned_connectors(mut self, registry: &Arc<ConnectorRegistry>) -> Self {
         let config = self.config().get_or_insert_default();
         add_options(config);
+        config.set_extension(Arc::clone(registry));
 
         let function =
             TableFunction::new(PartitionReport::NAME.to_owned(), Arc::new(PartitionReport));
@@ -146,10 +147,13 @@ fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
 
 type Rules = [Arc<dyn PhysicalOptimizerRule + Send + Sync>];
 
-/// Adds the session options, the listing cache and the reports of scans.
+/// Adds the session options, the listing cache, the definitions of tables and the reports of scans.
 fn add_options(config: &mut SessionConfig) {
     if config.get_extension::<ListingCache>().is_none() {
         config.set_extension(Arc::new(ListingCache::default()));
+    }
+    if config.get_extension::<TableDefinitions>().is_none() {
+        config.set_extension(Arc::new(TableDefinitions::default()));
     }
     if config.get_extension::<PartitionReports>().is_none() {
         config.set_extension(Arc::new(PartitionReports::default()));

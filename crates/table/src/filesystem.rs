@@ -9,7 +9,9 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
-use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescription};
+use datafusion_partitioned_connector::{
+    Connector, ConnectorAbility, ConnectorContext, OptionDescription,
+};
 use datafusion_partitioned_core::{PartitionCatalog, PartitionSpec};
 
 use crate::columns::DeclaredColumns;
@@ -49,6 +51,10 @@ impl Connector for FilesystemConnector {
         options
     }
 
+    fn ability(&self) -> ConnectorAbility {
+        ConnectorAbility::Source
+    }
+
     async fn create_table(&self, context: &ConnectorContext<'_>) -> Result<Arc<dyn TableProvider>> {
         let (session, command) = (context.session(), context.command());
         refuse_clauses(command)?;
@@ -65,7 +71,11 @@ impl Connector for FilesystemConnector {
         }
 
         let Some(store_url) = roots.first().map(ListingTableUrl::object_store) else {
-            return plan_err!("table '{}' has no LOCATION", command.name);
+            return plan_err!(
+                "table '{}': missing its place; add LOCATION '..' to CREATE EXTERNAL TABLE, or the \
+                 option 'path' to WITH (..)",
+                command.name
+            );
         };
         let in_table = |error: DataFusionError| error.context(format!("table '{}'", command.name));
         let directories = |spec: &PartitionSpec| {
@@ -101,7 +111,8 @@ impl Connector for FilesystemConnector {
                 .with_metadata_columns(&options.metadata_columns)?
                 .with_definition(command.definition.clone())
                 .with_limits(options.limits)
-                .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing));
+                .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing))
+                .with_column_rules(command)?;
         if let Some(sql) = &options.partitions {
             table = table.with_partition_filter_sql(state, sql)?;
         }
@@ -125,35 +136,34 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
         table_partition_cols: _,
         if_not_exists: _,
         or_replace: _,
-        temporary,
+        temporary: _,
         definition: _,
         order_exprs,
         unbounded,
         options: _,
-        constraints,
-        column_defaults,
+        constraints: _,
+        column_defaults: _,
     } = command;
-    let refused = [
-        (*temporary, "TEMPORARY"),
-        (*unbounded, "UNBOUNDED"),
-        (!order_exprs.is_empty(), "WITH ORDER"),
-        (!constraints.is_empty(), "constraints such as PRIMARY KEY"),
-        (!column_defaults.is_empty(), "DEFAULT"),
-    ];
-    match refused.iter().find(|(given, _)| *given) {
-        None => Ok(()),
-        Some((_, clause)) => plan_err!(
-            "the connector 'filesystem' does not support {clause} (table '{name}'); leave it out"
-        ),
+    if *unbounded {
+        return plan_err!(
+            "table '{name}': UNBOUNDED is for streams, and the connector 'filesystem' reads what is \
+             there when a query begins; leave it out"
+        );
     }
+    if !order_exprs.is_empty() {
+        return plan_err!(
+            "table '{name}': WITH ORDER is not supported by the connector 'filesystem', which does not \
+             rely on the order of rows in files; leave it out"
+        );
+    }
+    Ok(())
 }
 
 /// The directories of the table.
 fn roots(context: &ConnectorContext<'_>) -> Result<Vec<ListingTableUrl>> {
     let command = context.command();
-    let roots = command
-        .locations
-        .iter()
+    let given = command.locations.iter().filter(|l| !l.is_empty());
+    let roots = given
         .map(|location| root(command, location))
         .collect::<Result<Vec<_>>>()?;
     let runtime = context.session().runtime_env();

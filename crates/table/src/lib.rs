@@ -14,6 +14,7 @@
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
+mod constraints;
 mod equality_chain;
 mod files;
 mod filesystem;

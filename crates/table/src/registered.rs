@@ -3,7 +3,7 @@
 use datafusion::common::{Result, plan_err};
 use datafusion_partitioned_catalog::{DirectoryCatalog, RegisteredCatalog};
 use datafusion_partitioned_connector::{
-    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue,
+    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, parse_choice,
 };
 use datafusion_partitioned_core::PartitionCatalog;
 
@@ -78,7 +78,7 @@ fn is_refused(key: &str) -> bool {
     keys.contains(&key) || key.starts_with("projection.") || key == "storage.location.template"
 }
 
-#[derive(PartialEq)]
+#[derive(Clone, PartialEq)]
 enum CatalogKind {
     Directories,
     Registered,
@@ -88,11 +88,11 @@ impl OptionValue for CatalogKind {
     const TYPE_NAME: &'static str = "directories or registered";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "directories" => Ok(Self::Directories),
-            "registered" => Ok(Self::Registered),
-            _ => Err(Self::TYPE_NAME.to_owned()),
-        }
+        let kinds = [
+            ("directories", Self::Directories),
+            ("registered", Self::Registered),
+        ];
+        parse_choice(text, &kinds)
     }
 }
 
@@ -102,10 +102,7 @@ impl OptionValue for MissingRule {
     const TYPE_NAME: &'static str = "error or skip";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "error" => Ok(Self(OnMissing::Error)),
-            "skip" => Ok(Self(OnMissing::Skip)),
-            _ => Err(Self::TYPE_NAME.to_owned()),
-        }
+        let rules = [("error", OnMissing::Error), ("skip", OnMissing::Skip)];
+        parse_choice(text, &rules).map(Self)
     }
 }
