@@ -28,6 +28,7 @@ mod projected_types;
 mod projection;
 mod properties;
 mod reading;
+mod registered;
 mod row_skipping;
 mod row_source;
 mod s3;

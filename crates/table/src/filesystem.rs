@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, internal_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
@@ -20,6 +20,8 @@ use crate::inference::{declared_columns, infer_columns};
 use crate::options::DirectoryOptions;
 use crate::projection::Projection;
 use crate::provider::PartitionedTableProvider;
+use crate::reader::OnMissing;
+use crate::registered::Registered;
 
 /// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
 ///
@@ -44,6 +46,7 @@ impl Connector for FilesystemConnector {
     fn options(&self) -> Vec<OptionDescription> {
         let mut options = DirectoryOptions::descriptions();
         options.extend(Projection::descriptions());
+        options.extend(Registered::descriptions());
         options.extend(TableFormat::descriptions());
         options
     }
@@ -74,34 +77,41 @@ impl Connector for FilesystemConnector {
                 command.name
             );
         };
-        let projection = Projection::try_new(context.options(), &columns)
-            .map_err(|error| error.context(format!("table '{}'", command.name)))?;
-        let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) = match projection {
-            Some(projection) => {
-                let (file_schema, spec) = declared_columns(context, &columns, &options)?;
-                let catalog = projection.catalog(&roots, &spec, &options, context.options());
-                let context = || format!("table '{}'", command.name);
-                (
-                    file_schema,
-                    catalog.map_err(|error| error.context(context()))?,
-                )
-            }
-            None => {
-                let catalog = |spec: &PartitionSpec| {
-                    let layout = options.layout(spec)?;
-                    options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
-                };
-                let (file_schema, spec) =
-                    infer_columns(context, state, &columns, &options, &format, &catalog).await?;
-                (file_schema, Arc::new(catalog(&spec)?))
-            }
+        let in_table = |error: DataFusionError| error.context(format!("table '{}'", command.name));
+        let directories = |spec: &PartitionSpec| {
+            let layout = options.layout(spec)?;
+            options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
         };
+        let projection = Projection::try_new(context.options(), &columns).map_err(in_table)?;
+        let registered = Registered::try_new(context.options()).map_err(in_table)?;
+        let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) =
+            match (&projection, &registered) {
+                (Some(projection), _) => {
+                    let kind = "a partition projection";
+                    let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
+                    let catalog = projection.catalog(&roots, &spec, &options, context.options());
+                    (file_schema, catalog.map_err(in_table)?)
+                }
+                (None, Some(_)) => {
+                    let kind = "registered partitions";
+                    let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
+                    let catalog = Registered::catalog(directories(&spec)?).map_err(in_table)?;
+                    (file_schema, Arc::new(catalog))
+                }
+                (None, None) => {
+                    let (file_schema, spec) =
+                        infer_columns(context, state, &columns, &options, &format, &directories)
+                            .await?;
+                    (file_schema, Arc::new(directories(&spec)?))
+                }
+            };
         let mut table =
             PartitionedTableProvider::try_new(catalog, format.format, store_url, file_schema)?
                 .with_read_options(format.options)
                 .with_metadata_columns(&options.metadata_columns)?
                 .with_definition(command.definition.clone())
                 .with_limits(options.limits)
+                .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing))
                 .with_column_rules(command)?;
         if let Some(sql) = &options.partitions {
             table = table.with_partition_filter_sql(state, sql)?;

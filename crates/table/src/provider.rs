@@ -25,7 +25,7 @@ use crate::null_counts::with_unknown_null_counts;
 use crate::plan::{
     PartitionedTable, WantedRows, physical_filter, scan, supported_filters, table_schema,
 };
-use crate::reader::FilePartitionReader;
+use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
@@ -53,6 +53,7 @@ pub struct PartitionedTableProvider {
     limits: PartitionLimits,
     metadata_columns: Vec<MetadataColumn>,
     read_options: FileReadOptions,
+    on_missing: OnMissing,
     column_rules: ColumnRules,
 }
 
@@ -78,6 +79,7 @@ impl PartitionedTableProvider {
             limits: PartitionLimits::default(),
             metadata_columns: vec![],
             read_options: FileReadOptions::default(),
+            on_missing: OnMissing::default(),
             column_rules: ColumnRules::default(),
         })
     }
@@ -91,6 +93,12 @@ impl PartitionedTableProvider {
     /// Sets how the files are read, beyond what their format decides.
     pub fn with_read_options(mut self, options: FileReadOptions) -> Self {
         self.read_options = options;
+        self
+    }
+
+    /// Sets what to do with a partition of the catalog that has no files.
+    pub fn with_on_missing(mut self, on_missing: OnMissing) -> Self {
+        self.on_missing = on_missing;
         self
     }
 
@@ -270,6 +278,7 @@ impl PartitionedTable for PartitionedTableProvider {
         let reader = FilePartitionReader::new(template)
             .with_file_filters(file_filters)
             .with_options(self.read_options)
+            .with_on_missing(self.on_missing)
             .with_metadata_columns(&self.metadata_columns);
         Ok(Arc::new(reader))
     }
