@@ -35,7 +35,6 @@ mod prompt;
 mod run;
 mod session;
 mod shell;
-mod split;
 mod storage;
 
 pub use run::{Input, Outcome, run};

@@ -41,6 +41,7 @@
 //! | [`catalog`] | finding partitions in directories |
 //! | [`connector`] | the registry behind `OPTIONS ('connector' '...')` |
 //! | [`dynamic_filter`] | the optimizer rule for joins |
+//! | [`sql`] | statements about partitions |
 //! | [`table`] | partitioned tables of files |
 
 mod partition_report;
@@ -57,5 +58,6 @@ pub use datafusion_partitioned_connector as connector;
 pub use datafusion_partitioned_core as core;
 pub use datafusion_partitioned_core::PartitionedOptions;
 pub use datafusion_partitioned_dynamic_filter as dynamic_filter;
+pub use datafusion_partitioned_sql as sql;
 pub use datafusion_partitioned_table as table;
 pub use session::{PartitionedSession, PartitionedSessionExt};

@@ -40,7 +40,15 @@ impl AddPartitions {
             let values = partition_values(&target, state, new.values)?;
             let location = match new.location {
                 Some(location) => location_path(&target, &location)?,
-                None => registry.default_location(&values)?,
+                None => match registry.default_location(&values)? {
+                    Some(location) => location,
+                    None => {
+                        return plan_err!(
+                            "table '{}': the place of a new partition is not known; add LOCATION '..'",
+                            target.name
+                        );
+                    }
+                },
             };
             Ok(Partition::new(values, location))
         });

@@ -14,18 +14,15 @@ use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, DFSchemaRef, Result, internal_err};
 use datafusion::execution::{SendableRecordBatchStream, SessionState, TaskContext};
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{
     Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore,
 };
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
-};
-use datafusion::physical_planner::{
-    DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner, PhysicalPlanningContext,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use futures::stream;
 
 /// What a statement changes about the partitions of a table.
@@ -220,7 +217,7 @@ impl ExecutionPlan for ChangeExec {
 
     fn apply_expressions(
         &self,
-        _f: &mut dyn FnMut(&dyn PhysicalExpr) -> Result<TreeNodeRecursion>,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         Ok(TreeNodeRecursion::Continue)
     }
@@ -232,6 +229,9 @@ impl ExecutionPlan for ChangeExec {
         let ChangeNode { change, state, .. } = self.node.clone();
         let rows = stream::once(async move { rows(&change.make(&state).await?) });
         let schema = Arc::clone(&SCHEMA);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, Box::pin(rows))))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            Box::pin(rows),
+        )))
     }
 }

@@ -10,9 +10,7 @@ use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::{
-    Location, Token, TokenWithSpan, Whitespace, Word,
-};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace, Word};
 use datafusion_partitioned_connector::{HIDDEN, hide_credentials, is_sensitive_key};
 
 /// A table with options of its own.

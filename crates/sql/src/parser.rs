@@ -38,7 +38,9 @@ pub struct ParsedStatement {
 /// ```
 pub fn parse_statements(sql: &str, options: &SqlParserOptions) -> Vec<ParsedStatement> {
     let mut statements = vec![];
-    if let Err(error) = parse_into(&mut statements, sql, options) {
+    let parsed = sql_dialect(options)
+        .and_then(|dialect| parse_into(&mut statements, sql, dialect.as_ref(), options));
+    if let Err(error) = parsed {
         // The text as a whole is not SQL, so that there is no better place to point to.
         statements.push(ParsedStatement {
             line: 1,
@@ -65,17 +67,17 @@ pub fn is_complete(sql: &str, options: &SqlParserOptions) -> bool {
 fn parse_into(
     statements: &mut Vec<ParsedStatement>,
     sql: &str,
+    dialect: &dyn Dialect,
     options: &SqlParserOptions,
 ) -> Result<()> {
-    let dialect = sql_dialect(options)?;
     let mut hints = vec![];
     // What is no token is reported by the parser.
-    let mut parser = match Tokenizer::new(dialect.as_ref(), sql).tokenize_with_location() {
+    let mut parser = match Tokenizer::new(dialect, sql).tokenize_with_location() {
         Ok(mut tokens) => {
-            hints = take_hints(&mut tokens, dialect.as_ref());
-            build(tokens, dialect.as_ref(), options)?
+            hints = take_hints(&mut tokens, dialect);
+            build(tokens, dialect, options)?
         }
-        Err(_) => build(sql, dialect.as_ref(), options)?,
+        Err(_) => build(sql, dialect, options)?,
     };
     loop {
         while parser.parser.consume_token(&Token::SemiColon) {}
@@ -116,11 +118,11 @@ fn with_hints(
     })
 }
 
-fn build<'a>(
+fn build<'a, 'b>(
     input: impl Into<parser::ParserInput<'a>>,
-    dialect: &'a dyn Dialect,
+    dialect: &'b dyn Dialect,
     options: &SqlParserOptions,
-) -> Result<DFParser<'a>> {
+) -> Result<DFParser<'b>> {
     DFParserBuilder::new(input)
         .with_dialect(dialect)
         .with_recursion_limit(options.recursion_limit.get())
@@ -159,7 +161,9 @@ fn explained_at(parser: &DFParser<'_>) -> Option<usize> {
     loop {
         match token(index) {
             _ if is_partition_statement(&parser.parser, index) => return Some(index),
-            Token::Word(w) if matches!(w.keyword, Keyword::ANALYZE | Keyword::VERBOSE) => index += 1,
+            Token::Word(w) if matches!(w.keyword, Keyword::ANALYZE | Keyword::VERBOSE) => {
+                index += 1
+            }
             Token::Word(w) if w.keyword == Keyword::FORMAT => index += 2,
             _ => return None,
         }
@@ -177,7 +181,9 @@ fn explain(parser: &mut DFParser<'_>, statement: usize) -> Result<Statement> {
     ]);
     let mut explain = DFParserBuilder::new(options).build()?;
     let parser::Statement::Explain(explain) = explain.parse_statement()? else {
-        return Ok(parser.parser.expected("EXPLAIN", parser.parser.peek_token())?);
+        return Ok(parser
+            .parser
+            .expected("EXPLAIN", parser.parser.peek_token())?);
     };
     let statement = parse_partition_statement(&mut parser.parser)?;
     Ok(Statement::Explain(explain.options, Box::new(statement)))
@@ -202,7 +208,11 @@ mod tests {
         assert_eq!(statements.len(), 2);
         assert_eq!(statements[1].line, 2);
         assert!(statements[1].statement.is_err());
-        assert!(parse("SELECT 'open").iter().any(|parsed| parsed.statement.is_err()));
+        assert!(
+            parse("SELECT 'open")
+                .iter()
+                .any(|parsed| parsed.statement.is_err())
+        );
     }
 
     #[test]

@@ -91,18 +91,19 @@ fn parse_show(parser: &mut Parser<'_>) -> Result<PartitionStatement> {
 }
 
 fn parse_repair(parser: &mut Parser<'_>) -> Result<PartitionStatement> {
-    parser.parse_keyword(Keyword::REPAIR);
+    let _ = parser.parse_keyword(Keyword::REPAIR);
     parser.expect_keyword(Keyword::TABLE)?;
     let table = parser.parse_object_name(false)?;
     let kinds = [Keyword::ADD, Keyword::DROP, Keyword::SYNC];
-    let (add, drop) = match parser.parse_one_of_keywords(&kinds) {
+    let kind = parser.parse_one_of_keywords(&kinds);
+    if kind.is_some() {
+        parser.expect_keyword(Keyword::PARTITIONS)?;
+    }
+    let (add, drop) = match kind {
         None | Some(Keyword::ADD) => (true, false),
         Some(Keyword::DROP) => (false, true),
         Some(_) => (true, true),
     };
-    if parser.get_current_token().token != Token::Period && !is_end(parser) {
-        parser.expect_keyword(Keyword::PARTITIONS)?;
-    }
     let kind = PartitionStatementKind::Repair { add, drop };
     Ok(PartitionStatement { table, kind })
 }
@@ -136,7 +137,13 @@ fn parse_add(parser: &mut Parser<'_>) -> Result<PartitionStatementKind> {
     loop {
         let values = parse_partition(parser)?;
         for value in &values {
-            if !matches!(value, Expr::BinaryOp { op: BinaryOperator::Eq, .. }) {
+            if !matches!(
+                value,
+                Expr::BinaryOp {
+                    op: BinaryOperator::Eq,
+                    ..
+                }
+            ) {
                 return plan_err!(
                     "a new partition needs a value for each partition column, as in PARTITION (day = \
                      '2024-06-01'), but there is '{value}'"
@@ -149,7 +156,7 @@ fn parse_add(parser: &mut Parser<'_>) -> Result<PartitionStatementKind> {
         };
         partitions.push(NewPartition { values, location });
         // Hive puts nothing between them, others a comma.
-        parser.consume_token(&Token::Comma);
+        let _ = parser.consume_token(&Token::Comma);
         if is_end(parser) {
             return Ok(PartitionStatementKind::Add {
                 if_not_exists,

@@ -9,7 +9,6 @@ use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_core::{ListingContext, Partition, PartitionPredicate};
 use futures::{StreamExt, TryStreamExt};
-use object_store::ObjectStoreExt;
 
 use crate::add::changed;
 use crate::change::{Change, ChangedPartition};

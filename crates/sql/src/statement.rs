@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
 
@@ -15,7 +16,7 @@ pub enum Statement {
     /// One about partitions.
     Partition(Box<PartitionStatement>),
     /// The plan of one about partitions.
-    Explain(parser::ExplainStatementOptions, Box<PartitionStatement>),
+    Explain(ExplainStatementOptions, Box<PartitionStatement>),
 }
 
 /// A statement about the partitions of a table.

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DFSchema, Result, TableReference, plan_err};
+use datafusion::common::{DFSchema, ResolvedTableReference, Result, TableReference, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::Expr;
-use datafusion::sql::parser::Statement;
+use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
 use datafusion_partitioned_catalog::url_of;
@@ -46,7 +45,10 @@ impl Target {
     pub(crate) fn catalog(&self) -> Result<&Arc<dyn PartitionCatalog>> {
         match self.partition_catalog() {
             Some(catalog) => Ok(catalog),
-            None => plan_err!("table '{}' is not a partitioned table of a connector", self.name),
+            None => plan_err!(
+                "table '{}' is not a partitioned table of a connector",
+                self.name
+            ),
         }
     }
 
@@ -99,7 +101,7 @@ impl Target {
         let schema = self.partition_schema()?;
         let conditions = conditions.into_iter().map(|condition| {
             let text = condition.to_string();
-            let parsed = datafusion::sql::sqlparser::ast::ExprWithAlias {
+            let parsed = ast::ExprWithAlias {
                 expr: condition,
                 alias: None,
             };
@@ -171,7 +173,9 @@ pub(crate) async fn provider_of(
     }
 }
 
-/// The statement that DataFusion has for the same purpose, for tables that are not partitioned.
-pub(crate) fn parse_for_datafusion(state: &SessionState, sql: &str) -> Result<Statement> {
-    state.sql_to_statement(sql, &state.config_options().sql_parser.dialect)
+/// The name with its catalog and its schema.
+pub(crate) fn resolved(state: &SessionState, name: &TableReference) -> ResolvedTableReference {
+    let defaults = &state.config_options().catalog;
+    let name = name.clone();
+    name.resolve(&defaults.default_catalog, &defaults.default_schema)
 }

@@ -1,0 +1,268 @@
+//! How a statement is run.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::format::ExplainStatementOptions;
+use datafusion::common::{Result, plan_err};
+use datafusion::execution::SessionState;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::PhysicalPlanner;
+use datafusion::prelude::{DataFrame, SessionContext};
+use datafusion_partitioned_connector::{TableDefinitions, connector_of};
+
+use crate::add::AddPartitions;
+use crate::change::{Change, physical_planner, plan_of};
+use crate::create::create;
+use crate::hinted::with_hinted_tables;
+use crate::parser::parse_statements;
+use crate::redact::Secrets;
+use crate::remove::{DropPartitions, TruncateTable};
+use crate::repair::{RefreshTable, RepairTable};
+use crate::show::{show_create_table, show_partitions};
+use crate::statement::{PartitionStatement, PartitionStatementKind, Statement};
+use crate::target::{Target, provider_of};
+
+/// Runs one statement: those about partitions, `CREATE TABLE .. WITH ('connector' = ..)`, queries with
+/// hints, and everything that [`SessionContext::sql`] runs.
+///
+/// As there, statements that change something do so at once, and queries when the frame is executed.
+/// Errors hold no secrets of the statement.
+///
+/// # Errors
+/// When the text is not one statement, and when that fails.
+pub async fn sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
+    let secrets = Secrets::of(sql);
+    let config = context.copied_config();
+    let mut statements = parse_statements(sql, &config.options().sql_parser);
+    let frame = async {
+        match statements.pop() {
+            Some(last) if statements.is_empty() => execute(context, last.statement?).await,
+            Some(last) => {
+                last.statement?;
+                plan_err!(
+                    "there are {} statements, where one is expected; run them one by one",
+                    statements.len() + 1
+                )
+            }
+            None => plan_err!("there is no statement"),
+        }
+    };
+    frame.await.map_err(|error| secrets.hide(error))
+}
+
+/// Runs a parsed statement; see [`sql`].
+///
+/// # Errors
+/// When it fails.
+pub async fn execute(context: &SessionContext, statement: Statement) -> Result<DataFrame> {
+    match statement {
+        Statement::DataFusion(statement, hints) => {
+            let mut state = context.state();
+            if !hints.is_empty() {
+                state = with_hinted_tables(&state, &hints).await?;
+            }
+            let plan = state.statement_to_plan(*statement).await?;
+            if let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = &plan
+                && connector_of(&state, command)?.is_some()
+            {
+                create(&state, command).await?;
+                return context.read_empty();
+            }
+            context.execute_logical_plan(plan).await
+        }
+        Statement::Partition(statement) => {
+            let is_query = is_query(&statement.kind);
+            let frame = frame(context, *statement).await?;
+            match is_query {
+                true => Ok(frame),
+                // A change is made once, however often its result is looked at.
+                false => frame.cache().await,
+            }
+        }
+        Statement::Explain(options, statement) => {
+            let frame = frame(context, *statement).await?;
+            let (state, plan) = frame.into_parts();
+            let plan = LogicalPlanBuilder::from(plan)
+                .explain_option_format(explain_option(options))?
+                .build()?;
+            Ok(DataFrame::new(state, plan))
+        }
+    }
+}
+
+fn is_query(kind: &PartitionStatementKind) -> bool {
+    matches!(
+        kind,
+        PartitionStatementKind::ShowPartitions { .. } | PartitionStatementKind::ShowCreateTable
+    )
+}
+
+fn explain_option(options: ExplainStatementOptions) -> ExplainOption {
+    let defaults = ExplainOption::default();
+    ExplainOption {
+        verbose: options.verbose,
+        analyze: options.analyze,
+        format: options.format.unwrap_or(defaults.format),
+        show_statistics: options.show_statistics,
+        analyze_level: options.analyze_level,
+        analyze_categories: options.analyze_categories,
+    }
+}
+
+/// The plan of a statement, in a session that can execute it.
+async fn frame(context: &SessionContext, statement: PartitionStatement) -> Result<DataFrame> {
+    let state = context.state();
+    if matches!(statement.kind, PartitionStatementKind::ShowCreateTable) {
+        let normalize = state.config_options().sql_parser.enable_ident_normalization;
+        let name = statement.table.clone();
+        let name = datafusion::sql::planner::object_name_to_table_reference(name, normalize)?;
+        let provider = provider_of(&state, &name).await?;
+        return match TableDefinitions::in_session(&state, &provider) {
+            Some(definition) => {
+                let plan = show_create_table(&state, &name, &definition)?;
+                Ok(DataFrame::new(state, plan))
+            }
+            None => datafusion_frame(context, &statement).await,
+        };
+    }
+    let Some(target) = Target::find(&state, statement.table.clone()).await? else {
+        if matches!(&statement.kind, PartitionStatementKind::Truncate { conditions } if conditions.is_empty())
+        {
+            return datafusion_frame(context, &statement).await;
+        }
+        return plan_err!(
+            "table '{}' is not a partitioned table of a connector, so that it has no partitions",
+            statement.table
+        );
+    };
+    let plan = plan(&state, target, statement)?;
+    let planner = ChangeQueryPlanner {
+        inner: Arc::clone(state.query_planner()),
+    };
+    let state = SessionStateBuilder::new_from_existing(state)
+        .with_query_planner(Arc::new(planner))
+        .build();
+    Ok(DataFrame::new(state, plan))
+}
+
+/// What DataFusion makes of a statement.
+async fn datafusion_frame(
+    context: &SessionContext,
+    statement: &PartitionStatement,
+) -> Result<DataFrame> {
+    context.sql(&statement.to_string()).await
+}
+
+fn plan(
+    state: &SessionState,
+    target: Target,
+    statement: PartitionStatement,
+) -> Result<LogicalPlan> {
+    let text = statement.to_string();
+    let change: Arc<dyn Change> = match statement.kind.clone() {
+        PartitionStatementKind::ShowPartitions { conditions } => {
+            let condition = target.condition(state, conditions)?;
+            return show_partitions(&target, condition);
+        }
+        PartitionStatementKind::ShowCreateTable => {
+            return plan_err!("SHOW CREATE TABLE has no partitions");
+        }
+        PartitionStatementKind::Add {
+            if_not_exists,
+            partitions,
+        } => Arc::new(AddPartitions::try_new(
+            target,
+            state,
+            &statement,
+            if_not_exists,
+            partitions,
+        )?),
+        PartitionStatementKind::Drop {
+            if_exists,
+            partitions,
+            purge,
+        } => {
+            if !purge {
+                target.registry("DROP PARTITION without PURGE")?;
+            } else {
+                target.store_url()?;
+            }
+            let predicates = partitions.into_iter().map(|conditions| {
+                let texts = conditions.iter().map(|condition| condition.to_string());
+                let text = texts.collect::<Vec<_>>().join(", ");
+                let condition = target.condition(state, conditions)?;
+                Ok((text, target.predicate(state, condition)?))
+            });
+            Arc::new(DropPartitions {
+                predicates: predicates.collect::<Result<_>>()?,
+                statement: text,
+                if_exists,
+                purge,
+                target,
+            })
+        }
+        PartitionStatementKind::Repair { add, drop } => {
+            target.registry("MSCK REPAIR TABLE")?;
+            Arc::new(RepairTable {
+                target,
+                statement: text,
+                add,
+                drop,
+            })
+        }
+        PartitionStatementKind::Refresh { conditions } => {
+            let condition = target.condition(state, conditions)?;
+            let predicate = match condition {
+                Some(condition) => Some(target.predicate(state, Some(condition))?),
+                None => None,
+            };
+            Arc::new(RefreshTable {
+                target,
+                statement: text,
+                predicate,
+            })
+        }
+        PartitionStatementKind::Truncate { conditions } => {
+            target.store_url()?;
+            let condition = target.condition(state, conditions)?;
+            let predicate = target.predicate(state, condition)?;
+            Arc::new(TruncateTable {
+                target,
+                statement: text,
+                predicate,
+            })
+        }
+    };
+    plan_of(change, state.clone())
+}
+
+/// Plans changes, and leaves everything else to the planner of the session.
+#[derive(Debug)]
+struct ChangeQueryPlanner {
+    inner: Arc<dyn datafusion::execution::context::QueryPlanner + Send + Sync>,
+}
+
+#[async_trait]
+impl datafusion::execution::context::QueryPlanner for ChangeQueryPlanner {
+    async fn create_physical_plan(
+        &self,
+        plan: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let root = match plan {
+            LogicalPlan::Explain(explain) => explain.plan.as_ref(),
+            LogicalPlan::Analyze(analyze) => analyze.input.as_ref(),
+            other => other,
+        };
+        match root {
+            LogicalPlan::Extension(_) => {
+                physical_planner().create_physical_plan(plan, session).await
+            }
+            _ => self.inner.create_physical_plan(plan, session).await,
+        }
+    }
+}
