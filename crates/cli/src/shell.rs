@@ -63,8 +63,8 @@ impl<W: Write + Send> Shell<W> {
 
     async fn execute_statement(&mut self, mut statement: Statement) -> Result<()> {
         let started = Instant::now();
-        if let Statement::DataFusion(statement, _) = &mut statement {
-            open_buckets(statement, &self.context.runtime_env())?;
+        if let Statement::DataFusion(statement) = &mut statement {
+            open_buckets(&mut statement.statement, &self.context.runtime_env())?;
         }
         let frame = execute(&self.context, statement).await?;
         let rows = frame.execute_stream().await?;

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::format::ExplainStatementOptions;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::PhysicalPlanner;
 use datafusion::prelude::{DataFrame, SessionContext};
+use datafusion::sql::parser;
 use datafusion_partitioned_connector::{TableDefinitions, connector_of};
 
 use crate::add::AddPartitions;
+use crate::advice::with_advice;
 use crate::change::{Change, physical_planner, plan_of};
 use crate::create::create;
 use crate::hinted::with_hinted_tables;
@@ -23,7 +25,7 @@ use crate::redact::Secrets;
 use crate::remove::{DropPartitions, TruncateTable};
 use crate::repair::{RefreshTable, RepairTable};
 use crate::show::{show_create_table, show_partitions};
-use crate::statement::{PartitionStatement, PartitionStatementKind, Statement};
+use crate::statement::{DataFusionStatement, PartitionStatement, PartitionStatementKind, Statement};
 use crate::target::{Target, provider_of};
 
 /// Runs one statement: those about partitions, `CREATE TABLE .. WITH ('connector' = ..)`, queries with
@@ -60,19 +62,14 @@ pub async fn sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
 /// When it fails.
 pub async fn execute(context: &SessionContext, statement: Statement) -> Result<DataFrame> {
     match statement {
-        Statement::DataFusion(statement, hints) => {
-            let mut state = context.state();
-            if !hints.is_empty() {
-                state = with_hinted_tables(&state, &hints).await?;
-            }
-            let plan = state.statement_to_plan(*statement).await?;
-            if let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = &plan
-                && connector_of(&state, command)?.is_some()
-            {
-                create(&state, command).await?;
-                return context.read_empty();
-            }
-            context.execute_logical_plan(plan).await
+        Statement::DataFusion(statement) => {
+            let advice = statement.advice;
+            let frame = execute_datafusion(context, *statement).await;
+            frame.map_err(|error| match error.find_root() {
+                // Of what it does not know by this name.
+                DataFusionError::Plan(_) => with_advice(error, advice),
+                _ => error,
+            })
         }
         Statement::Partition(statement) => {
             let is_query = is_query(&statement.kind);
@@ -91,6 +88,44 @@ pub async fn execute(context: &SessionContext, statement: Statement) -> Result<D
                 .build()?;
             Ok(DataFrame::new(state, plan))
         }
+    }
+}
+
+async fn execute_datafusion(
+    context: &SessionContext,
+    statement: DataFusionStatement,
+) -> Result<DataFrame> {
+    let mut state = context.state();
+    if !statement.hints.is_empty() {
+        state = with_hinted_tables(&state, &statement.hints).await?;
+    }
+    check_options(&statement.statement)?;
+    let plan = state.statement_to_plan(statement.statement).await?;
+    if let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = &plan
+        && connector_of(&state, command)?.is_some()
+    {
+        create(&state, command).await?;
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        return Ok(DataFrame::new(state, nothing));
+    }
+    context.execute_logical_plan(plan).await
+}
+
+/// Refuses an option that is there twice, of which DataFusion would take the last one.
+fn check_options(statement: &parser::Statement) -> Result<()> {
+    let parser::Statement::CreateExternalTable(create) = statement else {
+        return Ok(());
+    };
+    let keys = create.options.iter().map(|(key, _)| key.to_lowercase());
+    let mut keys: Vec<String> = keys.collect();
+    keys.sort_unstable();
+    match keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        None => Ok(()),
+        Some(pair) => plan_err!(
+            "table '{}': option '{}' is given twice; remove one",
+            create.name,
+            pair[0]
+        ),
     }
 }
 

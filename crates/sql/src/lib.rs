@@ -23,6 +23,7 @@
 
 mod ability;
 mod add;
+mod advice;
 mod change;
 mod create;
 mod execute;
@@ -45,5 +46,7 @@ pub use execute::{execute, sql};
 pub use hint::TableHint;
 pub use parser::{ParsedStatement, is_complete, parse_statements};
 pub use partitions::PartitionsFunction;
-pub use statement::{NewPartition, PartitionStatement, PartitionStatementKind, Statement};
+pub use statement::{
+    DataFusionStatement, NewPartition, PartitionStatement, PartitionStatementKind, Statement,
+};
 pub use table_options::TableOptionsFunction;

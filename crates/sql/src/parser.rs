@@ -12,9 +12,10 @@ use datafusion_partitioned_connector::{
     is_create_table_with_connector, parse_create_table, sql_dialect,
 };
 
+use crate::advice::{advice, with_advice};
 use crate::hint::{FoundHint, take_hints};
 use crate::partition_parser::{is_partition_statement, parse_partition_statement};
-use crate::statement::Statement;
+use crate::statement::{DataFusionStatement, Statement};
 
 /// A statement of a text, or what is wrong with it.
 #[derive(Debug)]
@@ -71,10 +72,12 @@ fn parse_into(
     options: &SqlParserOptions,
 ) -> Result<()> {
     let mut hints = vec![];
+    let mut text = vec![];
     // What is no token is reported by the parser.
     let mut parser = match Tokenizer::new(dialect, sql).tokenize_with_location() {
         Ok(mut tokens) => {
             hints = take_hints(&mut tokens, dialect);
+            text.clone_from(&tokens);
             build(tokens, dialect, options)?
         }
         Err(_) => build(sql, dialect, options)?,
@@ -96,12 +99,35 @@ fn parse_into(
         let is_last = statement.is_err();
         statements.push(ParsedStatement {
             line: first.span.start.line,
-            statement,
+            statement: advised(statement, statement_at(&text, first.span.start)),
         });
         if is_last {
             return Ok(());
         }
     }
+}
+
+/// The statement or the error, with the right spelling where the text has a usual mistake.
+fn advised(statement: Result<Statement>, tokens: &[TokenWithSpan]) -> Result<Statement> {
+    let advice = advice(tokens);
+    match statement {
+        Ok(Statement::DataFusion(mut statement)) => {
+            statement.advice = advice;
+            Ok(Statement::DataFusion(statement))
+        }
+        Ok(statement) => Ok(statement),
+        Err(error) => Err(with_advice(error, advice)),
+    }
+}
+
+/// The tokens of the statement that begins here.
+fn statement_at(tokens: &[TokenWithSpan], start: Location) -> &[TokenWithSpan] {
+    let first = tokens.iter().position(|token| token.span.start >= start);
+    let tokens = &tokens[first.unwrap_or(tokens.len())..];
+    let end = tokens
+        .iter()
+        .position(|token| token.token == Token::SemiColon);
+    &tokens[..end.unwrap_or(tokens.len())]
 }
 
 /// Gives a statement the hints in front of its end.
@@ -113,7 +139,10 @@ fn with_hints(
     let own = hints.extract_if(.., |hint| end.is_none_or(|end| hint.start < end));
     let own = own.map(|hint| hint.hint).collect::<Result<Vec<_>>>()?;
     Ok(match statement {
-        Statement::DataFusion(statement, _) => Statement::DataFusion(statement, own),
+        Statement::DataFusion(mut statement) => {
+            statement.hints = own;
+            Statement::DataFusion(statement)
+        }
         other => other,
     })
 }
@@ -141,7 +170,11 @@ fn parse_statement(parser: &mut DFParser<'_>) -> Result<Statement> {
         true => parse_create_table(parser).map(parser::Statement::CreateExternalTable)?,
         false => parser.parse_statement()?,
     };
-    Ok(Statement::DataFusion(Box::new(statement), vec![]))
+    Ok(Statement::DataFusion(Box::new(DataFusionStatement {
+        statement,
+        hints: vec![],
+        advice: None,
+    })))
 }
 
 /// Where the statement about partitions begins whose plan is asked for.

@@ -81,6 +81,7 @@ fn parse_show(parser: &mut Parser<'_>) -> Result<PartitionStatement> {
         return Ok(PartitionStatement { table, kind });
     }
     parser.next_token(); // PARTITIONS
+    let _ = parser.parse_one_of_keywords(&[Keyword::FROM, Keyword::IN]);
     let table = parser.parse_object_name(false)?;
     let mut conditions = parse_optional_partition(parser)?;
     if parser.parse_keyword(Keyword::WHERE) {

@@ -216,5 +216,5 @@ async fn files(
     );
     let lister = Lister::try_new(store_url, &context)?;
     let files = list_data_files(&lister, &partition.source.location).await?;
-    Ok(Some(files))
+    Ok(Some(files.unwrap_or_default()))
 }

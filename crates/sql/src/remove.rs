@@ -7,8 +7,11 @@ use datafusion::common::{Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_core::{ListingContext, Partition, PartitionPredicate};
+use datafusion_partitioned_core::{
+    ListingContext, Partition, PartitionPredicate, PartitionedOptions, TimeSpan,
+};
 use futures::{StreamExt, TryStreamExt};
+use object_store::{ObjectStoreExt, PutPayload};
 
 use crate::add::changed;
 use crate::change::{Change, ChangedPartition};
@@ -69,6 +72,9 @@ impl Change for DropPartitions {
     }
 }
 
+/// The name of an empty file in a registered partition without data.
+const TRUNCATED: &str = "_TRUNCATED";
+
 /// Deletes the files of partitions, which stay.
 #[derive(Debug)]
 pub(crate) struct TruncateTable {
@@ -85,8 +91,15 @@ impl Change for TruncateTable {
 
     async fn make(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
         let partitions = partitions(&self.target, state, &self.predicate).await?;
+        let is_registered = self.target.catalog()?.registry().is_some();
         for partition in &partitions {
             delete_files(&self.target, state, partition).await?;
+            if is_registered {
+                // The partition is there, and not a mistake.
+                let store = state.runtime_env().object_store(self.target.store_url()?)?;
+                let marker = partition.source.location.clone().join(TRUNCATED);
+                store.put(&marker, PutPayload::new()).await?;
+            }
         }
         changed(&self.target, "truncated", &partitions)
     }
@@ -98,13 +111,24 @@ pub(crate) async fn partitions(
     state: &SessionState,
     predicate: &PartitionPredicate,
 ) -> Result<Vec<Partition>> {
-    let context = ListingContext::for_planning(state);
-    let batches = target.catalog()?.list(predicate.clone(), context);
+    let batches = target
+        .catalog()?
+        .list(predicate.clone(), listing_context(state));
     let batches: Vec<_> = batches.try_collect().await?;
     let rows = batches
         .iter()
         .flat_map(|batch| (0..batch.len()).map(|row| batch.partition(row)));
     rows.collect()
+}
+
+/// A change begins with what is there now, not with what is remembered.
+pub(crate) fn listing_context(state: &SessionState) -> ListingContext {
+    let mut context = ListingContext::for_planning(state);
+    let extensions = &mut context.config.options_mut().extensions;
+    if let Some(options) = extensions.get_mut::<PartitionedOptions>() {
+        options.list_cache.ttl = TimeSpan::default();
+    }
+    context
 }
 
 /// Deletes everything below the location of a partition.

@@ -7,12 +7,12 @@ use async_trait::async_trait;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_core::{ListingContext, Partition, PartitionPredicate};
+use datafusion_partitioned_core::{Partition, PartitionPredicate};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::add::changed;
 use crate::change::{Change, ChangedPartition};
-use crate::remove::{forget_listings, partitions};
+use crate::remove::{forget_listings, listing_context, partitions};
 use crate::target::Target;
 
 /// Makes the registered partitions those of the directories.
@@ -53,8 +53,8 @@ impl Change for RepairTable {
                     self.target.name
                 );
             };
-            let context = ListingContext::for_planning(state);
-            let found: Vec<_> = directories.list(all, context).try_collect().await?;
+            let listed = directories.list(all, listing_context(state));
+            let found: Vec<_> = listed.try_collect().await?;
             let mut by_values: HashMap<Vec<ScalarValue>, Partition> = HashMap::new();
             for batch in &found {
                 for row in 0..batch.len() {
@@ -67,11 +67,11 @@ impl Change for RepairTable {
                         && other.source.location != location
                     {
                         return plan_err!(
-                            "table '{}': the directories '{}' and '{location}' spell the same values; \
-                             a registered partition is in one of them, so rename the other or move its \
-                             files",
+                            "table '{}': the directories '{}' and '{}' spell the same values; a \
+                             registered partition is in one of them, so rename the other or move its files",
                             self.target.name,
-                            other.source.location
+                            self.target.url(&other.source.location),
+                            self.target.url(&location)
                         );
                     }
                 }
@@ -97,7 +97,7 @@ impl RepairTable {
         registered: &[Partition],
     ) -> Result<Vec<Partition>> {
         let store = state.runtime_env().object_store(self.target.store_url()?)?;
-        let concurrency = ListingContext::for_planning(state).concurrency;
+        let concurrency = listing_context(state).concurrency;
         let looked_up = registered.iter().map(|partition| {
             let store = Arc::clone(&store);
             async move {

@@ -11,12 +11,23 @@ use crate::hint::TableHint;
 /// A statement.
 #[derive(Debug, Clone)]
 pub enum Statement {
-    /// One that DataFusion has, with the options that it gives tables for itself.
-    DataFusion(Box<parser::Statement>, Vec<TableHint>),
+    /// One that DataFusion has.
+    DataFusion(Box<DataFusionStatement>),
     /// One about partitions.
     Partition(Box<PartitionStatement>),
     /// The plan of one about partitions.
     Explain(ExplainStatementOptions, Box<PartitionStatement>),
+}
+
+/// A statement that DataFusion has.
+#[derive(Debug, Clone)]
+pub struct DataFusionStatement {
+    /// The statement.
+    pub statement: parser::Statement,
+    /// Options that it gives tables for itself.
+    pub hints: Vec<TableHint>,
+    /// What to write instead, should it fail.
+    pub(crate) advice: Option<&'static str>,
 }
 
 /// A statement about the partitions of a table.

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DFSchema, ResolvedTableReference, Result, TableReference, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
@@ -105,12 +107,15 @@ impl Target {
                 expr: condition,
                 alias: None,
             };
-            state
-                .create_logical_expr_from_sql_expr(parsed, &schema)
-                .map_err(|error| {
+            let condition = state.create_logical_expr_from_sql_expr(parsed, &schema);
+            let checked = condition.and_then(|condition| match condition.get_type(&schema)? {
+                DataType::Boolean | DataType::Null => Ok(condition),
+                other => plan_err!("it is of type {other}, where a condition is expected"),
+            });
+            checked.map_err(|error| {
                     let columns = self.column_names().unwrap_or_default();
                     error.context(format!(
-                        "table '{}': the condition '{text}' is not about its partition columns, which \
+                        "table '{}': the condition '{text}' is not one over its partition columns, which \
                          are: {columns}",
                         self.name
                     ))
