@@ -7,6 +7,7 @@ use std::time::Instant;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
+use datafusion_partitioned::catalog_sql::execute;
 use rustyline::error::ReadlineError;
 
 use crate::args::Args;
@@ -26,7 +27,7 @@ impl<W: Write + Send> Shell<W> {
     /// Starts a session as the flags ask for.
     pub(crate) fn try_new(args: &Args, output: W) -> Result<Self, ShellError> {
         Ok(Self {
-            context: create_session(args.memory_limit).map_err(ShellError::Session)?,
+            context: create_session(args).map_err(ShellError::Session)?,
             printer: Printer::new(args),
             output: Output {
                 inner: output,
@@ -64,7 +65,7 @@ impl<W: Write + Send> Shell<W> {
         let started = Instant::now();
         open_buckets(&mut statement, &self.context.runtime_env())?;
         let plan = self.context.state().statement_to_plan(statement).await?;
-        let frame = self.context.execute_logical_plan(plan).await?;
+        let frame = execute(&self.context, plan).await?;
         let rows = frame.execute_stream().await?;
         let config = self.context.copied_config();
         let format = &config.options().format;
