@@ -1,5 +1,7 @@
 //! The session of the shell: DataFusion with everything of this project added.
 
+use std::sync::Arc;
+
 use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -7,13 +9,15 @@ use datafusion_partitioned::catalog_sql::SqliteCatalog;
 use datafusion_partitioned::prelude::PartitionedSessionExt;
 
 use crate::args::Args;
+use crate::storage::BucketRegistry;
 
 /// Creates a session that is configured by the environment (`DATAFUSION_*`).
 ///
 /// Tables are those of the catalog file, if there is one.
 pub(crate) fn create_session(args: &Args) -> Result<SessionContext> {
     let config = SessionConfig::from_env()?.with_information_schema(true);
-    let runtime = RuntimeEnvBuilder::new();
+    let stores = Arc::new(BucketRegistry::default());
+    let runtime = RuntimeEnvBuilder::new().with_object_store_registry(stores);
     let runtime = match args.memory_limit {
         Some(bytes) => runtime.with_memory_limit(bytes, 1.0),
         None => runtime,

@@ -252,7 +252,9 @@ async fn a_table_that_cannot_be_made_says_why_and_can_be_dropped() {
     let file = home.file().display().to_string();
     let texts = ["cannot make 't' from the catalog file", &file, &path];
     session.fails("SELECT * FROM t", &texts).await;
-    session.fails("DROP VIEW t", &["View 't' doesn't exist"]).await;
+    session
+        .fails("DROP VIEW t", &["View 't' doesn't exist"])
+        .await;
     session.rows("DROP TABLE t").await;
     session.fails("DROP TABLE t", &["doesn't exist"]).await;
 }
