@@ -1,5 +1,6 @@
 //! The integration tests, in one binary. One module for each subject.
 
+mod catalog_file;
 mod catalogs;
 mod common;
 

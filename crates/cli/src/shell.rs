@@ -27,7 +27,7 @@ impl<W: Write + Send> Shell<W> {
     /// Starts a session as the flags ask for.
     pub(crate) fn try_new(args: &Args, output: W) -> Result<Self, ShellError> {
         Ok(Self {
-            context: create_session(args.memory_limit).map_err(ShellError::Session)?,
+            context: create_session(args).map_err(ShellError::Session)?,
             printer: Printer::new(args),
             output: Output {
                 inner: output,

@@ -77,8 +77,7 @@ impl OptionValue for usize {
     const TYPE_NAME: &'static str = "integer";
 
     fn parse(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map_err(|_| "an integer from 0".to_owned())
+        text.parse().map_err(|_| "an integer from 0".to_owned())
     }
 }
 

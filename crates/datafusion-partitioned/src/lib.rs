@@ -39,6 +39,7 @@
 //! |---|---|
 //! | [`core`] | the model, the scan, and the two traits that make another source partitioned |
 //! | [`catalog`] | finding partitions in directories |
+//! | `catalog_sql` | definitions that last, in an SQLite file; behind the feature `catalog-sql` |
 //! | [`connector`] | the registry behind `OPTIONS ('connector' '...')` |
 //! | [`dynamic_filter`] | the optimizer rule for joins |
 //! | [`sql`] | statements about partitions |
@@ -54,6 +55,8 @@ pub mod prelude {
 }
 
 pub use datafusion_partitioned_catalog as catalog;
+#[cfg(feature = "catalog-sql")]
+pub use datafusion_partitioned_catalog_sql as catalog_sql;
 pub use datafusion_partitioned_connector as connector;
 pub use datafusion_partitioned_core as core;
 pub use datafusion_partitioned_core::PartitionedOptions;

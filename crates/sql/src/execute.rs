@@ -13,7 +13,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::PhysicalPlanner;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser;
-use datafusion_partitioned_connector::{TableDefinitions, connector_of};
+use datafusion_partitioned_connector::{TableDefinitions, connector_of, execute_plan};
 
 use crate::add::AddPartitions;
 use crate::advice::with_advice;
@@ -25,7 +25,9 @@ use crate::redact::Secrets;
 use crate::remove::{DropPartitions, TruncateTable};
 use crate::repair::{RefreshTable, RepairTable};
 use crate::show::{show_create_table, show_partitions};
-use crate::statement::{DataFusionStatement, PartitionStatement, PartitionStatementKind, Statement};
+use crate::statement::{
+    DataFusionStatement, PartitionStatement, PartitionStatementKind, Statement,
+};
 use crate::target::{Target, provider_of};
 
 /// Runs one statement: those about partitions, `CREATE TABLE .. WITH ('connector' = ..)`, queries with
@@ -108,7 +110,7 @@ async fn execute_datafusion(
         let nothing = LogicalPlanBuilder::empty(false).build()?;
         return Ok(DataFrame::new(state, nothing));
     }
-    context.execute_logical_plan(plan).await
+    execute_plan(context, plan).await
 }
 
 /// Refuses an option that is there twice, of which DataFusion would take the last one.
