@@ -2,29 +2,22 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::catalog::Session;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::common::{DataFusionError, Result, plan_err};
-use datafusion::execution::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, LogicalPlanBuilder};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::PhysicalPlanner;
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser;
+use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion_partitioned_connector::{TableDefinitions, connector_of, execute_plan};
 
-use crate::add::AddPartitions;
 use crate::advice::with_advice;
-use crate::change::{Change, physical_planner, plan_of};
 use crate::create::create;
 use crate::hinted::with_hinted_tables;
 use crate::parser::parse_statements;
+use crate::plan::{ChangeQueryPlanner, plan};
 use crate::redact::Secrets;
-use crate::remove::{DropPartitions, TruncateTable};
-use crate::repair::{RefreshTable, RepairTable};
-use crate::show::{show_create_table, show_partitions};
+use crate::show::show_create_table;
 use crate::statement::{
     DataFusionStatement, PartitionStatement, PartitionStatementKind, Statement,
 };
@@ -156,7 +149,7 @@ async fn frame(context: &SessionContext, statement: PartitionStatement) -> Resul
     if matches!(statement.kind, PartitionStatementKind::ShowCreateTable) {
         let normalize = state.config_options().sql_parser.enable_ident_normalization;
         let name = statement.table.clone();
-        let name = datafusion::sql::planner::object_name_to_table_reference(name, normalize)?;
+        let name = object_name_to_table_reference(name, normalize)?;
         let provider = provider_of(&state, &name).await?;
         return match TableDefinitions::in_session(&state, &provider) {
             Some(definition) => {
@@ -176,7 +169,7 @@ async fn frame(context: &SessionContext, statement: PartitionStatement) -> Resul
             statement.table
         );
     };
-    let plan = plan(&state, target, statement)?;
+    let plan = plan(&state, target, &statement)?;
     let planner = ChangeQueryPlanner {
         inner: Arc::clone(state.query_planner()),
     };
@@ -192,114 +185,4 @@ async fn datafusion_frame(
     statement: &PartitionStatement,
 ) -> Result<DataFrame> {
     context.sql(&statement.to_string()).await
-}
-
-fn plan(
-    state: &SessionState,
-    target: Target,
-    statement: PartitionStatement,
-) -> Result<LogicalPlan> {
-    let text = statement.to_string();
-    let change: Arc<dyn Change> = match statement.kind.clone() {
-        PartitionStatementKind::ShowPartitions { conditions } => {
-            let condition = target.condition(state, conditions)?;
-            return show_partitions(&target, condition);
-        }
-        PartitionStatementKind::ShowCreateTable => {
-            return plan_err!("SHOW CREATE TABLE has no partitions");
-        }
-        PartitionStatementKind::Add {
-            if_not_exists,
-            partitions,
-        } => Arc::new(AddPartitions::try_new(
-            target,
-            state,
-            &statement,
-            if_not_exists,
-            partitions,
-        )?),
-        PartitionStatementKind::Drop {
-            if_exists,
-            partitions,
-            purge,
-        } => {
-            if !purge {
-                target.registry("DROP PARTITION without PURGE")?;
-            } else {
-                target.store_url()?;
-            }
-            let predicates = partitions.into_iter().map(|conditions| {
-                let texts = conditions.iter().map(|condition| condition.to_string());
-                let text = texts.collect::<Vec<_>>().join(", ");
-                let condition = target.condition(state, conditions)?;
-                Ok((text, target.predicate(state, condition)?))
-            });
-            Arc::new(DropPartitions {
-                predicates: predicates.collect::<Result<_>>()?,
-                statement: text,
-                if_exists,
-                purge,
-                target,
-            })
-        }
-        PartitionStatementKind::Repair { add, drop } => {
-            target.registry("MSCK REPAIR TABLE")?;
-            Arc::new(RepairTable {
-                target,
-                statement: text,
-                add,
-                drop,
-            })
-        }
-        PartitionStatementKind::Refresh { conditions } => {
-            let condition = target.condition(state, conditions)?;
-            let predicate = match condition {
-                Some(condition) => Some(target.predicate(state, Some(condition))?),
-                None => None,
-            };
-            Arc::new(RefreshTable {
-                target,
-                statement: text,
-                predicate,
-            })
-        }
-        PartitionStatementKind::Truncate { conditions } => {
-            target.store_url()?;
-            let condition = target.condition(state, conditions)?;
-            let predicate = target.predicate(state, condition)?;
-            Arc::new(TruncateTable {
-                target,
-                statement: text,
-                predicate,
-            })
-        }
-    };
-    plan_of(change, state.clone())
-}
-
-/// Plans changes, and leaves everything else to the planner of the session.
-#[derive(Debug)]
-struct ChangeQueryPlanner {
-    inner: Arc<dyn datafusion::execution::context::QueryPlanner + Send + Sync>,
-}
-
-#[async_trait]
-impl datafusion::execution::context::QueryPlanner for ChangeQueryPlanner {
-    async fn create_physical_plan(
-        &self,
-        plan: &LogicalPlan,
-        session: &dyn Session,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let root = match plan {
-            LogicalPlan::Explain(explain) => explain.plan.as_ref(),
-            LogicalPlan::Analyze(analyze) => analyze.input.as_ref(),
-            other => other,
-        };
-        match root {
-            LogicalPlan::Extension(_) => {
-                physical_planner().create_physical_plan(plan, session).await
-            }
-            _ => self.inner.create_physical_plan(plan, session).await,
-        }
-    }
 }

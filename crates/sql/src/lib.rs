@@ -32,6 +32,7 @@ mod hinted;
 mod parser;
 mod partition_parser;
 mod partitions;
+mod plan;
 mod redact;
 mod remove;
 mod repair;

@@ -31,11 +31,9 @@ impl Secrets {
                 Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
                     is_secret = is_sensitive_key(text);
                 }
-                Token::Word(word) if is_secret => {
-                    if !is_sensitive_key(&word.value) {
-                        texts.push(word.value.clone());
-                        is_secret = false;
-                    }
+                Token::Word(word) if is_secret && !is_sensitive_key(&word.value) => {
+                    texts.push(word.value.clone());
+                    is_secret = false;
                 }
                 Token::Word(word) => is_secret = is_sensitive_key(&word.value),
                 Token::Number(number, _) if is_secret => texts.push(number.clone()),
