@@ -33,6 +33,7 @@ const MEMBERS: &[Member] = &[
     published("dynamic-filter", &["core"]),
     published("table", &["core", "catalog", "connector"]),
     published("catalog-sql", &["core", "catalog", "connector", "table"]),
+    published("sql", &["core", "catalog", "connector", "table"]),
     published(
         FACADE,
         &[
@@ -41,6 +42,7 @@ const MEMBERS: &[Member] = &[
             "catalog-sql",
             "connector",
             "dynamic-filter",
+            "sql",
             "table",
         ],
     ),

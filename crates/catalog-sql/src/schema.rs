@@ -212,9 +212,7 @@ fn registered_catalog(table: &Arc<dyn TableProvider>) -> Option<RegisteredCatalo
     let of_others = table.downcast_ref::<PartitionedSourceProvider>();
     let catalog = of_files.map(PartitionedTableProvider::catalog);
     let catalog = catalog.or_else(|| of_others.map(PartitionedSourceProvider::catalog))?;
-    let registry = catalog.registry()?;
-    let registry: &dyn std::any::Any = registry.as_ref();
-    registry.downcast_ref::<RegisteredCatalog>().cloned()
+    RegisteredCatalog::of(catalog.as_ref())
 }
 
 #[async_trait]

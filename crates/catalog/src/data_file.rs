@@ -52,6 +52,14 @@ pub fn url_of(store_url: &ObjectStoreUrl, path: &Path) -> String {
     format!("{store_url}{path}")
 }
 
+/// The URL of `path` as a `LOCATION` that means this path again.
+pub fn location_of(store_url: &ObjectStoreUrl, path: &Path) -> String {
+    let path = path.as_ref().replace('%', "%25");
+    let path = path.replace('?', "%3F").replace('#', "%23");
+    let path = path.replace('*', "%2A").replace('[', "%5B");
+    format!("{store_url}{path}")
+}
+
 pub(crate) fn listing_error(
     store_url: &ObjectStoreUrl,
     directory: &Path,

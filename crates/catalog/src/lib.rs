@@ -21,7 +21,7 @@ mod registered;
 mod seen;
 mod walk;
 
-pub use data_file::{list_data_files, url_of};
+pub use data_file::{list_data_files, location_of, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};
 pub use hybrid::HybridCatalog;
 pub use lister::Lister;

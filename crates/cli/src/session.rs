@@ -6,16 +6,20 @@ use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::catalog_sql::SqliteCatalog;
+use datafusion_partitioned::connector::SessionStoreOpener;
 use datafusion_partitioned::prelude::PartitionedSessionExt;
 
 use crate::args::Args;
-use crate::storage::BucketRegistry;
+use crate::storage::{BucketOpener, BucketRegistry};
 
 /// Creates a session that is configured by the environment (`DATAFUSION_*`).
 ///
 /// Tables are those of the catalog file, if there is one.
 pub(crate) fn create_session(args: &Args) -> Result<SessionContext> {
-    let config = SessionConfig::from_env()?.with_information_schema(true);
+    let opener = SessionStoreOpener(Arc::new(BucketOpener));
+    let config = SessionConfig::from_env()?
+        .with_information_schema(true)
+        .with_extension(Arc::new(opener));
     let stores = Arc::new(BucketRegistry::default());
     let runtime = RuntimeEnvBuilder::new().with_object_store_registry(stores);
     let runtime = match args.memory_limit {

@@ -43,12 +43,16 @@ impl<W: Write + Send> Shell<W> {
     pub(crate) async fn execute(&mut self, origin: &str, sql: &str) -> Result<(), ShellError> {
         let config = self.context.copied_config();
         let statements = parse_statements(sql, &config.options().sql_parser);
-        for (index, ParsedStatement { line, statement }) in statements.into_iter().enumerate() {
+        for (index, parsed) in statements.into_iter().enumerate() {
+            let hide = parsed.hide_secrets();
+            let ParsedStatement {
+                line, statement, ..
+            } = parsed;
             let result = match statement {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
             };
-            result.map_err(|source| match self.output.closed {
+            result.map_err(hide).map_err(|source| match self.output.closed {
                 true => ShellError::OutputClosed,
                 false => ShellError::Statement {
                     number: index + 1,

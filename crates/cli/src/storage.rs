@@ -12,8 +12,8 @@
 //! | `aws.endpoint` | `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, `AWS_ENDPOINT` |
 //! | `aws.allow_http` | `AWS_ALLOW_HTTP` |
 //!
-//! The options are taken out of the statement before it is planned, so that neither a table nor a
-//! plan can show them. They hold for the bucket: for all later statements too, until others are
+//! Of statements that are DataFusion's the options are taken out before they are planned, so that neither a table nor
+//! a plan can show them. They hold for the bucket: for all later statements too, until others are
 //! given.
 
 use std::slice;
@@ -24,24 +24,96 @@ use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStor
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Value;
+use datafusion_partitioned::connector::secrecy::{ExposeSecret, SecretString};
+use datafusion_partitioned::connector::{
+    CONNECTOR, ConnectorOption, ConnectorOptions, OptionDescription, StoreOpener, quoted_list,
+};
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{ClientConfigKey, ObjectStore};
 use url::Url;
 
 const OPTION_PREFIX: &str = "aws.";
 
-const OPTIONS: [(&str, AmazonS3ConfigKey); 6] = [
-    ("aws.access_key_id", AmazonS3ConfigKey::AccessKeyId),
-    ("aws.secret_access_key", AmazonS3ConfigKey::SecretAccessKey),
-    ("aws.session_token", AmazonS3ConfigKey::Token),
-    ("aws.region", AmazonS3ConfigKey::Region),
+const ACCESS_KEY_ID: Secret = ConnectorOption::new(
+    "aws.access_key_id",
+    "who asks for the objects of the bucket",
+);
+const SECRET_ACCESS_KEY: Secret =
+    ConnectorOption::new("aws.secret_access_key", "the secret that goes with the key");
+const SESSION_TOKEN: Secret =
+    ConnectorOption::new("aws.session_token", "the token of temporary keys");
+const REGION: Text = ConnectorOption::new("aws.region", "where the bucket is");
+const ENDPOINT: Text = ConnectorOption::new(
+    "aws.endpoint",
+    "the URL of a server other than Amazon's that speaks its protocol",
+);
+const ALLOW_HTTP: Text = ConnectorOption::new(
+    "aws.allow_http",
+    "whether the endpoint may be one without encryption: true or false",
+);
+
+type Secret = ConnectorOption<Option<SecretString>>;
+type Text = ConnectorOption<Option<String>>;
+
+const SECRETS: [(Secret, AmazonS3ConfigKey); 3] = [
+    (ACCESS_KEY_ID, AmazonS3ConfigKey::AccessKeyId),
+    (SECRET_ACCESS_KEY, AmazonS3ConfigKey::SecretAccessKey),
+    (SESSION_TOKEN, AmazonS3ConfigKey::Token),
+];
+
+const TEXTS: [(Text, AmazonS3ConfigKey); 3] = [
+    (REGION, AmazonS3ConfigKey::Region),
     // Of the two keys for endpoints, the one that wins over the other.
-    ("aws.endpoint", AmazonS3ConfigKey::S3Endpoint),
+    (ENDPOINT, AmazonS3ConfigKey::S3Endpoint),
     (
-        "aws.allow_http",
+        ALLOW_HTTP,
         AmazonS3ConfigKey::Client(ClientConfigKey::AllowHttp),
     ),
 ];
+
+fn option_keys() -> impl Iterator<Item = (&'static str, AmazonS3ConfigKey)> {
+    let secrets = SECRETS
+        .iter()
+        .map(|(option, setting)| (option.key(), *setting));
+    secrets.chain(
+        TEXTS
+            .iter()
+            .map(|(option, setting)| (option.key(), *setting)),
+    )
+}
+
+/// Opens the buckets of tables that connectors make. Their definitions keep the options.
+#[derive(Debug)]
+pub(crate) struct BucketOpener;
+
+impl StoreOpener for BucketOpener {
+    fn options(&self) -> Vec<OptionDescription> {
+        let secrets = SECRETS.iter().map(|(option, _)| option.describe());
+        secrets
+            .chain(TEXTS.iter().map(|(option, _)| option.describe()))
+            .collect()
+    }
+
+    fn open(
+        &self,
+        locations: &[String],
+        options: &ConnectorOptions,
+        runtime: &RuntimeEnv,
+    ) -> Result<()> {
+        let mut settings: Vec<S3Setting> = vec![];
+        for (option, setting) in &SECRETS {
+            if let Some(secret) = options.get(option)? {
+                settings.push((*setting, secret.expose_secret().to_owned()));
+            }
+        }
+        for (option, setting) in &TEXTS {
+            if let Some(text) = options.get(option)? {
+                settings.push((*setting, text));
+            }
+        }
+        open_locations(&AmazonS3Builder::from_env(), locations, &settings, runtime)
+    }
+}
 
 type S3Setting = (AmazonS3ConfigKey, String);
 
@@ -65,7 +137,24 @@ fn open_buckets_with(
         }
         Statement::Statement(_) | Statement::Reset(_) => return Ok(()),
     };
+    let is_connector = |(key, _): &(String, Value)| {
+        let key = key.to_lowercase();
+        key.strip_prefix("format.").unwrap_or(&key) == CONNECTOR.key()
+    };
+    if options.iter().any(is_connector) {
+        // See `BucketOpener`.
+        return Ok(());
+    }
     let settings = take_settings(options)?;
+    open_locations(environment, locations, &settings, runtime)
+}
+
+fn open_locations(
+    environment: &AmazonS3Builder,
+    locations: &[String],
+    settings: &[S3Setting],
+    runtime: &RuntimeEnv,
+) -> Result<()> {
     let buckets: Vec<_> = locations
         .iter()
         .filter_map(|location| Url::parse(location).ok())
@@ -80,7 +169,7 @@ fn open_buckets_with(
     for url in buckets {
         let is_open = runtime.object_store_registry.get_store(&url).is_ok();
         if !is_open || !settings.is_empty() {
-            let store = open_bucket(environment, &url, &settings)?;
+            let store = open_bucket(environment, &url, settings)?;
             runtime.register_object_store(&url, Arc::new(store));
         }
     }
@@ -124,19 +213,18 @@ fn take_settings(options: &mut Vec<(String, Value)>) -> Result<Vec<S3Setting>> {
     options
         .extract_if(.., |(key, _)| key.to_lowercase().starts_with(OPTION_PREFIX))
         .map(|(key, value)| {
-            let known = OPTIONS
-                .iter()
-                .find(|(name, _)| key.eq_ignore_ascii_case(name));
+            let mut known = option_keys();
+            let known = known.find(|(name, _)| key.eq_ignore_ascii_case(name));
             let Some((_, setting)) = known else {
                 return config_err!(
-                    "unknown option '{key}'; expected one of: '{}'",
-                    OPTIONS.map(|(name, _)| name).join("', '")
+                    "unknown option '{key}'; expected one of: {}",
+                    quoted_list(option_keys().map(|(name, _)| name))
                 );
             };
             let text = value
                 .into_string()
                 .ok_or_else(|| config_datafusion_err!("expected a string for option '{key}'"))?;
-            Ok((*setting, text))
+            Ok((setting, text))
         })
         .collect()
 }

@@ -146,7 +146,8 @@ impl fmt::Debug for TableDefinition {
 
 /// A path of the local file system as seen from everywhere; a URL as it is.
 fn absolute(location: &str) -> String {
-    if location.is_empty() || location.contains("://") || Path::new(location).is_absolute() {
+    let is_url = url::Url::parse(location).is_ok();
+    if location.is_empty() || is_url || Path::new(location).is_absolute() {
         return location.to_owned();
     }
     match std::path::absolute(location) {
@@ -172,7 +173,7 @@ impl TableDefinitions {
     pub fn of(&self, table: &Arc<dyn TableProvider>) -> Option<Arc<TableDefinition>> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, definition) = tables.get(&address(table))?;
-        // A dead table can have left its address to another one.
+        // The table is dead when nobody has it, but then `table` could not be it.
         (known.strong_count() > 0).then(|| Arc::clone(definition))
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
 use datafusion::common::{
-    DataFusionError, Result, TableReference, config_err, plan_datafusion_err,
+    DataFusionError, Result, TableReference, plan_datafusion_err,
 };
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
@@ -20,7 +20,7 @@ use crate::format::FormatOptions;
 use crate::options::normalize_key;
 use crate::{
     Connector, ConnectorContext, ConnectorOption, ConnectorOptions, ConnectorRegistry,
-    TableDefinition, TableDefinitions, did_you_mean,
+    SessionStoreOpener, TableDefinition, TableDefinitions,
 };
 
 /// The option that selects a connector.
@@ -92,13 +92,7 @@ pub fn connector_of(
     named.sort_unstable();
     named.dedup();
     match named[..] {
-        [] => match misspelt_connector(command) {
-            Some(key) => config_err!(
-                "table '{}': unknown option '{key}' (did you mean 'connector'?)",
-                command.name
-            ),
-            None => Ok(default_connector(session, command)),
-        },
+        [] => Ok(default_connector(session, command)),
         [connector] => Ok(Some(connector.clone())),
         _ => Err(plan_datafusion_err!(
             "table '{}': option 'connector' has two values, '{}' and '{}'; remove one",
@@ -107,11 +101,6 @@ pub fn connector_of(
             named[1]
         )),
     }
-}
-
-fn misspelt_connector(command: &CreateExternalTable) -> Option<String> {
-    let mut keys = command.options.keys().map(|key| normalize_key(key));
-    keys.find(|key| !did_you_mean(key, [CONNECTOR.key()]).is_empty())
 }
 
 fn default_connector(session: &dyn Session, command: &CreateExternalTable) -> Option<String> {
@@ -241,10 +230,18 @@ async fn create(
     registry: &Arc<ConnectorRegistry>,
 ) -> Result<Arc<dyn TableProvider>> {
     let command = definition.command();
-    let options = ConnectorOptions::try_new(command)?;
+    let opener = session.config().get_extension::<SessionStoreOpener>();
+    let of_store = opener.as_ref().map_or(vec![], |opener| opener.0.options());
+    let options = ConnectorOptions::try_new(command)?.with_store_options(&of_store);
     options.get(&CONNECTOR)?;
     let format = FormatOptions::new(session, &command.file_type);
-    options.check(&connector.options(), &format)?;
+    let mut known = connector.options();
+    known.extend(of_store);
+    options.check(&known, &format)?;
+    if let Some(opener) = opener {
+        let runtime = session.runtime_env();
+        opener.0.open(&command.locations, &options, runtime)?;
+    }
 
     let context = ConnectorContext::new(session, &definition, &options, registry);
     let table = AssertUnwindSafe(connector.create_table(&context)).catch_unwind();

@@ -9,6 +9,7 @@
 //! | [`ConnectorContext`] | everything a connector is told about the statement |
 //! | [`ConnectorRegistry`] | the connectors of a session by identifier |
 //! | [`ConnectorTableFactory`] | a table factory in front of the one that was there before |
+//! | [`StoreOpener`] | options that are about the object stores of locations |
 //! | [`PlanExecutor`] | statements that a catalog executes in its own way |
 //! | [`TableDefinition`], [`TableDefinitions`] | the statements that made the tables of a session |
 //!
@@ -91,8 +92,10 @@ mod format;
 mod option;
 mod options;
 mod plan_executor;
+mod reference;
 mod registry;
 mod secret;
+mod store;
 mod suggestion;
 mod value;
 
@@ -106,8 +109,10 @@ pub use factory::{
 pub use option::{ConnectorOption, OptionDescription};
 pub use options::ConnectorOptions;
 pub use plan_executor::{PlanExecutor, SessionPlanExecutor, execute_plan};
+pub use reference::option_table;
 pub use registry::ConnectorRegistry;
 pub use secrecy;
 pub use secret::{HIDDEN, hide_credentials, is_sensitive_key};
+pub use store::{SessionStoreOpener, StoreOpener};
 pub use suggestion::{did_you_mean, quoted_list};
 pub use value::{OptionValue, parse_choice};

@@ -11,7 +11,8 @@
 //! | `compression::Name` | `compression::Name` | `format.compression::Name` |
 //! | `csv.has_header` of a table of CSV files | `csv.has_header` | `format.has_header` |
 //!
-//! What follows `::` names a Parquet column or a metadata key, so it keeps its case.
+//! What follows `::` names a Parquet column or a metadata key, so it keeps its case, as far as a program gives it:
+//! SQL delivers keys in lower case.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -42,6 +43,8 @@ struct GivenOption {
     spelling: String,
     value: String,
     read: AtomicBool,
+    /// Whether it is about the object store, and neither the connector's nor the format's.
+    is_of_store: bool,
 }
 
 impl ConnectorOptions {
@@ -58,6 +61,7 @@ impl ConnectorOptions {
                 spelling: spelling.clone(),
                 value: value.clone(),
                 read: AtomicBool::new(false),
+                is_of_store: false,
             };
             if let Some(other) = given.insert(key.clone(), option)
                 && other.value != *value
@@ -75,6 +79,14 @@ impl ConnectorOptions {
             file_type: command.file_type.to_uppercase(),
             given,
         })
+    }
+
+    /// Sets which options are about the object store.
+    pub(crate) fn with_store_options(mut self, options: &[OptionDescription]) -> Self {
+        for (key, given) in &mut self.given {
+            given.is_of_store = options.iter().any(|option| option.has_key(key));
+        }
+        self
     }
 
     /// The value of an option, or else its default.
@@ -146,7 +158,7 @@ impl ConnectorOptions {
     pub fn format_options(&self, own: &[OptionDescription]) -> HashMap<String, String> {
         self.given
             .iter()
-            .filter(|(key, _)| !is_own(own, key))
+            .filter(|(key, option)| !is_own(own, key) && !option.is_of_store)
             .map(|(_, option)| (self.format_key(&option.spelling), option.read().to_owned()))
             .collect()
     }

@@ -9,9 +9,15 @@ pub const HIDDEN: &str = "******";
 
 /// Options whose keys contain one of these hold secrets, whether their connector says so or not.
 /// Flink's list, and the keys of object stores.
-const SENSITIVE_PARTS: [&str; 17] = [
+const SENSITIVE_PARTS: [&str; 23] = [
     "password",
     "passwd",
+    "pwd",
+    "passphrase",
+    "private-key",
+    "private_key",
+    "signature",
+    "account-key",
     "secret",
     "token",
     "credential",
@@ -50,14 +56,15 @@ pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     while let Some(scheme_end) = rest.find("://") {
         let (before, url) = rest.split_at(scheme_end + "://".len());
         let end = url.find(|c: char| c.is_whitespace() || "'\"<>`".contains(c));
-        let (url, behind) = url.split_at(end.unwrap_or(url.len()));
+        // Lists of URLs have no such character in between.
+        let end = end.unwrap_or(url.len()).min(url.find("://").unwrap_or(url.len()));
+        let (url, behind) = url.split_at(end);
         shown.push_str(before);
         let (path, has_query) = match url.split_once('?') {
             Some((path, query)) => (path, !query.is_empty()),
             None => (url, false),
         };
-        let authority_end = path.find('/').unwrap_or(path.len());
-        match path[..authority_end].rfind('@') {
+        match user_info_end(path) {
             Some(at) => {
                 shown.push_str(HIDDEN);
                 shown.push_str(&path[at..]);
@@ -75,6 +82,18 @@ pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     }
     shown.push_str(rest);
     Cow::Owned(shown)
+}
+
+/// Where the `@` behind the user and the password is.
+fn user_info_end(url: &str) -> Option<usize> {
+    let authority = &url[..url.find('/').unwrap_or(url.len())];
+    if let Some(at) = authority.rfind('@') {
+        return Some(at);
+    }
+    // A password with a slash that should have been escaped: what follows the colon is no port.
+    let (_, port) = authority.split_once(':')?;
+    let is_port = port.chars().all(|c| c.is_ascii_digit());
+    (!is_port).then(|| url.rfind('@')).flatten()
 }
 
 /// The variable that `${env:NAME}` names; `None` for another text.
@@ -124,6 +143,8 @@ mod tests {
                 "\"http://h/x?******\" failed",
             ),
             ("file:///a?", "file:///a"),
+            ("http://a:92,http://u:pw@b:92", "http://a:92,http://******@b:92"),
+            ("x://u:p/w@h/x", "x://******@h/x"),
         ] {
             assert_eq!(hide_credentials(text), shown);
         }

@@ -45,6 +45,7 @@
 //! | [`sql`] | statements about partitions |
 //! | [`table`] | partitioned tables of files |
 
+mod option_reference;
 mod partition_report;
 mod session;
 
@@ -63,4 +64,5 @@ pub use datafusion_partitioned_core::PartitionedOptions;
 pub use datafusion_partitioned_dynamic_filter as dynamic_filter;
 pub use datafusion_partitioned_sql as sql;
 pub use datafusion_partitioned_table as table;
+pub use option_reference::option_reference;
 pub use session::{PartitionedSession, PartitionedSessionExt};

@@ -1,14 +1,15 @@
 //! `ALTER TABLE .. ADD PARTITION`.
 
 use async_trait::async_trait;
-use datafusion::arrow::array::{Array, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::{Expr, cast};
+use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, Ident};
 use datafusion_partitioned_core::{Partition, PartitionValues};
+use datafusion_partitioned_table::parse_location;
+use object_store::path::Path;
 
 use crate::change::{Change, ChangedPartition};
 use crate::statement::{NewPartition, PartitionStatement};
@@ -156,20 +157,24 @@ fn evaluate(state: &SessionState, column: &Field, constant: ast::Expr) -> Result
     let expression: Expr = state
         .create_logical_expr_from_sql_expr(parsed, &schema)
         .map_err(|error| error.context(format!("'{text}' is no constant")))?;
-    let value = cast(expression, column.data_type().clone());
-    let value = state.create_physical_expr(value, &schema)?;
+    let given = state.create_physical_expr(expression, &schema)?;
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let row = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options)?;
-    let value = value.evaluate(&row)?.into_array(1)?;
-    debug_assert_eq!(value.len(), 1);
-    ScalarValue::try_from_array(&value, 0)
+    let given = ScalarValue::try_from_array(&given.evaluate(&row)?.into_array(1)?, 0)?;
+    let value = given.cast_to(column.data_type())?;
+    let is_same = given.data_type().is_string()
+        || value.is_null() == given.is_null() && value.cast_to(&given.data_type())? == given;
+    match is_same {
+        true => Ok(value),
+        false => plan_err!("'{text}' is no value of the type {}", column.data_type()),
+    }
 }
 
 /// The path of a location in the store of the table.
-fn location_path(target: &Target, location: &str) -> Result<object_store::path::Path> {
+fn location_path(target: &Target, location: &str) -> Result<Path> {
     // Of a directory, whose name need not end with a slash.
     let directory = format!("{}/", location.trim_end_matches('/'));
-    let url = ListingTableUrl::parse(&directory)?;
+    let url = parse_location(&target.name, &directory)?;
     let store = target.store_url()?;
     if url.object_store() != *store {
         return plan_err!(
@@ -177,12 +182,6 @@ fn location_path(target: &Target, location: &str) -> Result<object_store::path::
              all partitions of a table are in one store",
             target.name,
             url.object_store()
-        );
-    }
-    if url.get_glob().is_some() {
-        return plan_err!(
-            "table '{}': LOCATION '{location}' is a pattern; give the directory of the partition",
-            target.name
         );
     }
     Ok(url.prefix().clone())

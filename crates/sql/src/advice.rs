@@ -20,6 +20,10 @@ pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
     let words = Words(&tokens);
     let create = words.starts_with(&["CREATE"]);
     if create && words.has(&["EXTERNAL"]) {
+        let misspelt = ["CONNECTER", "CONECTOR", "CONNCTOR", "CONNETOR", "CONNECTORS", "CONNECOTR"];
+        if words.has_literal(&misspelt) {
+            return Some("the option that names the connector is 'connector'");
+        }
         return if words.has(&["OPTIONS", "(", "'", "="]) || words.has(&["OPTIONS", "(", "'", ","]) {
             Some("options are written OPTIONS ('key' 'value', 'key' 'value')")
         } else if words.has(&["WITH", "("]) {
@@ -36,7 +40,7 @@ pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
         };
     }
     if create && words.has(&["TABLE"]) {
-        return if words.has(&["STORED", "AS"]) || words.has(&["LOCATION"]) {
+        return if words.has(&["STORED", "AS"]) || words.has(&["LOCATION", "'"]) {
             Some(
                 "a table with STORED AS and LOCATION is a CREATE EXTERNAL TABLE; Flink's CREATE TABLE has \
                  WITH ('connector' = '..', 'format' = '..', 'path' = '..')",
@@ -101,6 +105,15 @@ impl Words<'_> {
     fn has(&self, words: &[&str]) -> bool {
         let mut windows = self.0.windows(words.len());
         windows.any(|tokens| Self::are(tokens, words))
+    }
+
+    fn has_literal(&self, texts: &[&str]) -> bool {
+        self.0.iter().any(|token| match token {
+            Token::SingleQuotedString(literal) => {
+                texts.iter().any(|text| literal.eq_ignore_ascii_case(text))
+            }
+            _ => false,
+        })
     }
 
     fn are(tokens: &[&Token], words: &[&str]) -> bool {

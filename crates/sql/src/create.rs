@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, TableProvider};
 use datafusion::common::{Result, exec_err, plan_datafusion_err};
+use datafusion::datasource::TableType;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_connector::{ConnectorRegistry, create_table};
@@ -31,7 +32,10 @@ pub(crate) fn registry(state: &SessionState) -> Result<Arc<ConnectorRegistry>> {
 ///
 /// # Errors
 /// When the table exists already and is not to be replaced, and when it cannot be made.
-pub(crate) async fn create(state: &SessionState, command: &CreateExternalTable) -> Result<()> {
+pub(crate) async fn create_and_register(
+    state: &SessionState,
+    command: &CreateExternalTable,
+) -> Result<()> {
     let name = &command.name;
     let schema = state.schema_for_ref(name.clone())?;
     let exists = schema.table_exist(name.table());
@@ -47,28 +51,33 @@ pub(crate) async fn create(state: &SessionState, command: &CreateExternalTable) 
     if exists && !command.or_replace {
         return already_exists();
     }
+    if exists && schema.table_type(name.table()).await? == Some(TableType::View) {
+        return exec_err!("'{name}' is a view, which a table does not replace; DROP VIEW {name} first");
+    }
     let table = create_table(state, command, &registry(state)?).await?;
     let replacing = state.config().get_extension::<Replacing>();
     let replacing = replacing.unwrap_or_default();
     let _alone = replacing.0.lock().await;
-    let register =
-        |table: Arc<dyn TableProvider>| schema.register_table(name.table().to_owned(), table);
     // A schema that can put a table in the place of another does so here.
-    match register(Arc::clone(&table)) {
+    match schema.register_table(name.table().to_owned(), Arc::clone(&table)) {
         Ok(_) => Ok(()),
         Err(error) if !schema.table_exist(name.table()) => Err(error),
         Err(_) if command.if_not_exists => Ok(()),
         Err(_) if !command.or_replace => already_exists(),
-        Err(_) => {
-            let old = schema.deregister_table(name.table())?;
-            match (register(table), old) {
-                (Ok(_), _) => Ok(()),
-                (Err(error), Some(old)) => {
-                    register(old)?;
-                    Err(error)
-                }
-                (Err(error), None) => Err(error),
-            }
-        }
+        Err(error) => match schema.is::<MemorySchemaProvider>() {
+            true => replace_in_memory(schema.as_ref(), name.table(), table),
+            false => Err(error),
+        },
     }
+}
+
+/// In memory, where registering fails for no other reason than that there is a table.
+fn replace_in_memory(
+    schema: &dyn SchemaProvider,
+    name: &str,
+    table: Arc<dyn TableProvider>,
+) -> Result<()> {
+    schema.deregister_table(name)?;
+    schema.register_table(name.to_owned(), table)?;
+    Ok(())
 }

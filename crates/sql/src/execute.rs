@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::catalog::MemTable;
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::execution::session_state::SessionStateBuilder;
@@ -9,14 +10,15 @@ use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, Logical
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser;
 use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion_partitioned_connector::{TableDefinitions, connector_of, execute_plan};
+use datafusion_partitioned_connector::{
+    CONNECTOR, TableDefinitions, connector_of, execute_plan,
+};
 
 use crate::advice::with_advice;
-use crate::create::create;
+use crate::create::create_and_register;
 use crate::hinted::with_hinted_tables;
 use crate::parser::parse_statements;
 use crate::plan::{ChangeQueryPlanner, plan};
-use crate::redact::Secrets;
 use crate::show::show_create_table;
 use crate::statement::{
     DataFusionStatement, PartitionStatement, PartitionStatementKind, Statement,
@@ -32,26 +34,27 @@ use crate::target::{Target, provider_of};
 /// # Errors
 /// When the text is not one statement, and when that fails.
 pub async fn sql(context: &SessionContext, sql: &str) -> Result<DataFrame> {
-    let secrets = Secrets::of(sql);
     let config = context.copied_config();
     let mut statements = parse_statements(sql, &config.options().sql_parser);
-    let frame = async {
-        match statements.pop() {
-            Some(last) if statements.is_empty() => execute(context, last.statement?).await,
-            Some(last) => {
-                last.statement?;
-                plan_err!(
-                    "there are {} statements, where one is expected; run them one by one",
-                    statements.len() + 1
-                )
-            }
-            None => plan_err!("there is no statement"),
+    match statements.pop() {
+        Some(last) if statements.is_empty() => {
+            let hide = last.hide_secrets();
+            let frame = execute(context, last.statement?).await;
+            frame.map_err(hide)
         }
-    };
-    frame.await.map_err(|error| secrets.hide(error))
+        Some(last) => {
+            last.statement?;
+            plan_err!(
+                "there are {} statements, where one is expected; run them one by one",
+                statements.len() + 1
+            )
+        }
+        None => plan_err!("there is no statement"),
+    }
 }
 
-/// Runs a parsed statement; see [`sql`].
+/// Runs a parsed statement; see [`sql`]. Errors can hold secrets, which
+/// [`ParsedStatement::hide_secrets`](crate::ParsedStatement::hide_secrets) takes out.
 ///
 /// # Errors
 /// When it fails.
@@ -61,22 +64,24 @@ pub async fn execute(context: &SessionContext, statement: Statement) -> Result<D
             let advice = statement.advice;
             let frame = execute_datafusion(context, *statement).await;
             frame.map_err(|error| match error.find_root() {
-                // Of what it does not know by this name.
-                DataFusionError::Plan(_) => with_advice(error, advice),
+                // What it does not know by this name.
+                DataFusionError::Plan(_) | DataFusionError::Configuration(_) => {
+                    with_advice(error, advice)
+                }
                 _ => error,
             })
         }
-        Statement::Partition(statement) => {
-            let is_query = is_query(&statement.kind);
-            let frame = frame(context, *statement).await?;
-            match is_query {
-                true => Ok(frame),
-                // A change is made once, however often its result is looked at.
-                false => frame.cache().await,
+        Statement::Partition(statement) => match frame(context, *statement).await? {
+            Frame::Query(frame) => Ok(frame),
+            // A change is made once, however often its result is looked at.
+            Frame::Change(frame) => {
+                let schema = Arc::clone(frame.schema().inner());
+                let rows = frame.collect().await?;
+                context.read_table(Arc::new(MemTable::try_new(schema, vec![rows])?))
             }
-        }
+        },
         Statement::Explain(options, statement) => {
-            let frame = frame(context, *statement).await?;
+            let (Frame::Query(frame) | Frame::Change(frame)) = frame(context, *statement).await?;
             let (state, plan) = frame.into_parts();
             let plan = LogicalPlanBuilder::from(plan)
                 .explain_option_format(explain_option(options))?
@@ -96,10 +101,15 @@ async fn execute_datafusion(
     }
     check_options(&statement.statement)?;
     let plan = state.statement_to_plan(statement.statement).await?;
+    if !statement.hints.is_empty() && matches!(plan, LogicalPlan::Ddl(_)) {
+        return plan_err!(
+            "the hint OPTIONS (..) is for queries; what they make cannot keep it, so leave it out"
+        );
+    }
     if let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = &plan
         && connector_of(&state, command)?.is_some()
     {
-        create(&state, command).await?;
+        create_and_register(&state, command).await?;
         let nothing = LogicalPlanBuilder::empty(false).build()?;
         return Ok(DataFrame::new(state, nothing));
     }
@@ -113,6 +123,10 @@ fn check_options(statement: &parser::Statement) -> Result<()> {
     };
     let keys = create.options.iter().map(|(key, _)| key.to_lowercase());
     let mut keys: Vec<String> = keys.collect();
+    if !keys.iter().any(|key| key == CONNECTOR.key()) {
+        // DataFusion takes the last one.
+        return Ok(());
+    }
     keys.sort_unstable();
     match keys.windows(2).find(|pair| pair[0] == pair[1]) {
         None => Ok(()),
@@ -122,13 +136,6 @@ fn check_options(statement: &parser::Statement) -> Result<()> {
             pair[0]
         ),
     }
-}
-
-fn is_query(kind: &PartitionStatementKind) -> bool {
-    matches!(
-        kind,
-        PartitionStatementKind::ShowPartitions { .. } | PartitionStatementKind::ShowCreateTable
-    )
 }
 
 fn explain_option(options: ExplainStatementOptions) -> ExplainOption {
@@ -143,8 +150,15 @@ fn explain_option(options: ExplainStatementOptions) -> ExplainOption {
     }
 }
 
+enum Frame {
+    /// Is executed when its rows are wanted.
+    Query(DataFrame),
+    /// Is executed at once.
+    Change(DataFrame),
+}
+
 /// The plan of a statement, in a session that can execute it.
-async fn frame(context: &SessionContext, statement: PartitionStatement) -> Result<DataFrame> {
+async fn frame(context: &SessionContext, statement: PartitionStatement) -> Result<Frame> {
     let state = context.state();
     if matches!(statement.kind, PartitionStatementKind::ShowCreateTable) {
         let normalize = state.config_options().sql_parser.enable_ident_normalization;
@@ -154,7 +168,7 @@ async fn frame(context: &SessionContext, statement: PartitionStatement) -> Resul
         return match TableDefinitions::in_session(&state, &provider) {
             Some(definition) => {
                 let plan = show_create_table(&state, &name, &definition)?;
-                Ok(DataFrame::new(state, plan))
+                Ok(Frame::Query(DataFrame::new(state, plan)))
             }
             None => datafusion_frame(context, &statement).await,
         };
@@ -170,19 +184,22 @@ async fn frame(context: &SessionContext, statement: PartitionStatement) -> Resul
         );
     };
     let plan = plan(&state, target, &statement)?;
+    if !matches!(plan, LogicalPlan::Extension(_)) {
+        return Ok(Frame::Query(DataFrame::new(state, plan)));
+    }
     let planner = ChangeQueryPlanner {
         inner: Arc::clone(state.query_planner()),
     };
     let state = SessionStateBuilder::new_from_existing(state)
         .with_query_planner(Arc::new(planner))
         .build();
-    Ok(DataFrame::new(state, plan))
+    Ok(Frame::Change(DataFrame::new(state, plan)))
 }
 
 /// What DataFusion makes of a statement.
 async fn datafusion_frame(
     context: &SessionContext,
     statement: &PartitionStatement,
-) -> Result<DataFrame> {
-    context.sql(&statement.to_string()).await
+) -> Result<Frame> {
+    context.sql(&statement.to_string()).await.map(Frame::Query)
 }

@@ -1,9 +1,10 @@
 //! Options that a query gives a table for itself: `FROM t /*+ OPTIONS('key' = 'value') */`, as in Flink.
 //!
 //! For a parser the hint is a comment. So the name in front of it becomes one under which the session finds a
-//! table with these options, and which says so in plans: `"t /*+ OPTIONS('key'='value') */"`.
+//! table with these options, and which says so in plans: `"t /*+ OPTIONS('key') 1 */"`.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
@@ -11,16 +12,22 @@ use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace, Word};
-use datafusion_partitioned_connector::{HIDDEN, hide_credentials, is_sensitive_key};
 
 /// A table with options of its own.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct TableHint {
     /// The name of the table in the statement.
     pub(crate) table: ObjectName,
     /// The last part of the name that stands for it in plans.
     pub(crate) name: String,
     pub(crate) options: HashMap<String, String>,
+}
+
+/// Shows no values, which can be secret.
+impl fmt::Debug for TableHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TableHint").field(&self.name).finish()
+    }
 }
 
 /// A hint and its place in the text.
@@ -72,18 +79,14 @@ fn take_hint(
              FROM t /*+ OPTIONS ('key' = 'value') */ AS a"
         );
     };
-    let shown = options.iter().map(|(key, value)| {
-        let value = match is_sensitive_key(key) {
-            // Another secret makes another table.
-            true => format!("{HIDDEN}{}", ".".repeat(number)),
-            false => hide_credentials(value).into_owned(),
-        };
-        format!("'{key}'='{value}'")
-    });
-    let mut shown: Vec<String> = shown.collect();
-    shown.sort_unstable();
+    // Values can be secret. The number tells hints with the same keys apart.
+    let mut keys: Vec<String> = options.iter().map(|(key, _)| format!("'{key}'")).collect();
+    keys.sort_unstable();
+    if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
+        return plan_err!("the hint OPTIONS (..) has {} twice; remove one", pair[0]);
+    }
     let alias = table_alias(&table);
-    let name = format!("{} /*+ OPTIONS({}) */", alias.value, shown.join(", "));
+    let name = format!("{} /*+ OPTIONS({}) {} */", alias.value, keys.join(", "), number + 1);
     tokens[last].token = Token::Word(Word {
         value: name.clone(),
         quote_style: Some('"'),

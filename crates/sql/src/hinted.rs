@@ -10,11 +10,12 @@ use datafusion::common::{Result, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::sql::planner::object_name_to_table_reference;
+use datafusion_partitioned_catalog::RegisteredCatalog;
 use datafusion_partitioned_connector::{TableDefinitions, create_table_with_options};
 
 use crate::create::registry;
 use crate::hint::TableHint;
-use crate::target::{provider_of, resolved};
+use crate::target::{catalog_of, provider_of, resolved};
 
 /// A session that knows the tables of `hints`, too.
 ///
@@ -36,12 +37,14 @@ pub(crate) async fn with_hinted_tables(
             );
         };
         let options = hint.options.clone();
-        let table =
+        let hinted =
             create_table_with_options(state, &definition, options, &registry(state)?).await?;
+        share_partitions(table.as_ref(), hinted.as_ref())
+            .map_err(|error| error.context(format!("table '{name}' with other options")))?;
         let place = resolved(state, &name);
         let schema = (place.catalog.to_string(), place.schema.to_string());
         let tables = tables.entry(schema).or_default();
-        tables.insert(hint.name.clone(), table);
+        tables.insert(hint.name.clone(), hinted);
     }
     let catalogs = HintedCatalogs {
         inner: Arc::clone(state.catalog_list()),
@@ -49,6 +52,16 @@ pub(crate) async fn with_hinted_tables(
     };
     let builder = SessionStateBuilder::new_from_existing(state.clone());
     Ok(builder.with_catalog_list(Arc::new(catalogs)).build())
+}
+
+/// Registered partitions belong to the table, whatever its options are.
+fn share_partitions(table: &dyn TableProvider, hinted: &dyn TableProvider) -> Result<()> {
+    let registered = |table| catalog_of(table).and_then(|c| RegisteredCatalog::of(c.as_ref()));
+    match (registered(table), registered(hinted)) {
+        (Some(partitions), Some(hinted)) => hinted.share(&partitions),
+        (None, None) => Ok(()),
+        _ => plan_err!("a query cannot change whether partitions are registered"),
+    }
 }
 
 /// Tables by catalog and schema, and by name.

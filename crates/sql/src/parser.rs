@@ -2,8 +2,10 @@
 //!
 //! The dialect is the one that the session is set to before the first of them runs.
 
-use datafusion::common::Result;
+use std::sync::Arc;
+
 use datafusion::common::config::SqlParserOptions;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::sql::parser::{self, DFParser, DFParserBuilder};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -15,6 +17,7 @@ use datafusion_partitioned_connector::{
 use crate::advice::{advice, with_advice};
 use crate::hint::{FoundHint, take_hints};
 use crate::partition_parser::{is_partition_statement, parse_partition_statement};
+use crate::redact::Secrets;
 use crate::statement::{DataFusionStatement, Statement};
 
 /// A statement of a text, or what is wrong with it.
@@ -22,8 +25,17 @@ use crate::statement::{DataFusionStatement, Statement};
 pub struct ParsedStatement {
     /// The line on which the statement begins, from 1.
     pub line: u64,
-    /// The statement, or the syntax error.
+    /// The statement, or the syntax error, without the secrets of the text.
     pub statement: Result<Statement>,
+    secrets: Arc<Secrets>,
+}
+
+impl ParsedStatement {
+    /// The error of whatever was done with the statement, without the secrets of the text.
+    pub fn hide_secrets(&self) -> impl Fn(DataFusionError) -> DataFusionError + Send + Sync + use<> {
+        let secrets = Arc::clone(&self.secrets);
+        move |error| secrets.hide(error)
+    }
 }
 
 /// The statements of a text, separated by `;`. The first syntax error ends the list.
@@ -39,16 +51,26 @@ pub struct ParsedStatement {
 /// ```
 pub fn parse_statements(sql: &str, options: &SqlParserOptions) -> Vec<ParsedStatement> {
     let mut statements = vec![];
-    let parsed = sql_dialect(options)
-        .and_then(|dialect| parse_into(&mut statements, sql, dialect.as_ref(), options));
+    let (parsed, secrets) = match sql_dialect(options) {
+        Ok(dialect) => (
+            parse_into(&mut statements, sql, dialect.as_ref(), options),
+            Secrets::of(sql, dialect.as_ref()),
+        ),
+        Err(error) => (Err(error), Secrets::default()),
+    };
     if let Err(error) = parsed {
         // The text as a whole is not SQL, so that there is no better place to point to.
-        statements.push(ParsedStatement {
-            line: 1,
-            statement: Err(error),
-        });
+        statements.push((1, Err(error)));
     }
-    statements
+    let secrets = Arc::new(secrets);
+    let statements = statements
+        .into_iter()
+        .map(|(line, statement)| ParsedStatement {
+            line,
+            statement: statement.map_err(|error| secrets.hide(error)),
+            secrets: Arc::clone(&secrets),
+        });
+    statements.collect()
 }
 
 /// Whether the text ends with a `;` that is not part of a literal or a comment.
@@ -66,7 +88,7 @@ pub fn is_complete(sql: &str, options: &SqlParserOptions) -> bool {
 }
 
 fn parse_into(
-    statements: &mut Vec<ParsedStatement>,
+    statements: &mut Vec<(u64, Result<Statement>)>,
     sql: &str,
     dialect: &dyn Dialect,
     options: &SqlParserOptions,
@@ -97,10 +119,8 @@ fn parse_into(
             }
         });
         let is_last = statement.is_err();
-        statements.push(ParsedStatement {
-            line: first.span.start.line,
-            statement: advised(statement, statement_at(&text, first.span.start)),
-        });
+        let statement = advised(statement, statement_at(&text, first.span.start));
+        statements.push((first.span.start.line, statement));
         if is_last {
             return Ok(());
         }

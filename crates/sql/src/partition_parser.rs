@@ -23,8 +23,19 @@ pub(crate) fn is_partition_statement(parser: &Parser<'_>, index: usize) -> bool 
     if is(0, "MSCK") {
         return true;
     }
-    if is(0, "REFRESH") || is(0, "TRUNCATE") {
+    if is(0, "REFRESH") {
         return is(1, "TABLE") && is_name(2);
+    }
+    if is(0, "TRUNCATE") {
+        // Of one table, without the clauses that others have.
+        let mut offset = 2;
+        while is_name(offset) && *token(offset + 1) == Token::Period {
+            offset += 2;
+        }
+        let next = token(offset + 1);
+        return is(1, "TABLE")
+            && is_name(offset)
+            && (matches!(next, Token::EOF | Token::SemiColon) || is(offset + 1, "PARTITION"));
     }
     if !(is(0, "ALTER") && is(1, "TABLE")) {
         return false;

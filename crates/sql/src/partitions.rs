@@ -13,9 +13,9 @@ use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
-use datafusion_partitioned_catalog::{Lister, list_data_files, url_of};
+use datafusion_partitioned_catalog::{Lister, list_data_files, location_of};
 use datafusion_partitioned_core::{
-    ListingContext, Partition, RowSource, RowSourceReader, ScanMetrics,
+    ListingContext, Partition, PartitionSpec, RowSource, RowSourceReader, ScanMetrics,
 };
 use datafusion_partitioned_table::{PartitionedSourceProvider, PartitionedTableProvider};
 use futures::stream::{self, BoxStream};
@@ -35,7 +35,7 @@ const UTC: &str = "UTC";
 /// | `rows` | its rows as its catalog has counted them, which may have been long ago; NULL if it has not |
 /// | `files`, `bytes` | its data files and their size, compressed if they are |
 /// | `last_modified` | when the last of them was written; NULL without files |
-/// | the partition columns | as in the table |
+/// | the partition columns | as in the table; one that has the name of a column above takes it, which becomes `partition_..` |
 ///
 /// Conditions on partition columns choose what is listed, as they do for the table itself. `files`, `bytes` and
 /// `last_modified` are looked up only where a query wants them.
@@ -98,7 +98,7 @@ pub(crate) fn partitions_table(
         .downcast_ref::<PartitionedTableProvider>()
         .map(|table| table.object_store_url().clone());
     let rows = PartitionRows {
-        schema: schema(),
+        schema: schema(catalog.spec()),
         store_url,
     };
     let reader = RowSourceReader::new(Arc::new(rows), catalog.spec());
@@ -111,15 +111,26 @@ const ROWS: usize = 1;
 const FILES: usize = 2;
 const BYTES: usize = 3;
 
-fn schema() -> SchemaRef {
+fn schema(spec: &PartitionSpec) -> SchemaRef {
     let modified = DataType::Timestamp(TimeUnit::Millisecond, Some(UTC.into()));
-    Arc::new(Schema::new(vec![
-        Field::new("location", DataType::Utf8, true),
-        Field::new("rows", DataType::UInt64, true),
-        Field::new("files", DataType::UInt64, true),
-        Field::new("bytes", DataType::UInt64, true),
-        Field::new("last_modified", modified, true),
-    ]))
+    let fields = [
+        ("location", DataType::Utf8),
+        ("rows", DataType::UInt64),
+        ("files", DataType::UInt64),
+        ("bytes", DataType::UInt64),
+        ("last_modified", modified),
+    ];
+    let fields = fields.map(|(name, data_type)| {
+        let is_taken = spec.column_names().any(|column| column == name);
+        let name = if is_taken { format!("partition_{name}") } else { name.to_owned() };
+        Field::new(name, data_type, true)
+    });
+    Arc::new(Schema::new(fields.to_vec()))
+}
+
+/// The name of the column with the location of a partition.
+pub(crate) fn location_column(spec: &PartitionSpec) -> String {
+    schema(spec).field(LOCATION).name().clone()
 }
 
 /// One row for each partition.
@@ -183,7 +194,7 @@ fn value(
     let number = |number: Option<u64>| -> ArrayRef { Arc::new(UInt64Array::from(vec![number])) };
     match column {
         LOCATION => Arc::new(StringArray::from(vec![match store_url {
-            Some(store_url) => url_of(store_url, location),
+            Some(store_url) => location_of(store_url, location),
             None => location.to_string(),
         }])),
         ROWS => number(partition.source.rows.map(|rows| usize::from(rows) as u64)),

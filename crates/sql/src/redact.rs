@@ -1,49 +1,36 @@
 //! Errors without the secrets of the statement that has failed.
 
+use std::fmt;
+
 use datafusion::common::DataFusionError;
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
 use datafusion_partitioned_connector::{HIDDEN, hide_credentials, is_sensitive_key};
 
 /// The secrets that a text holds: the literals behind keys that tell so.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Secrets {
     texts: Vec<String>,
 }
 
+/// Shows none.
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Secrets").field(&self.texts.len()).finish()
+    }
+}
+
 impl Secrets {
-    /// Finds the secrets of statements.
-    pub(crate) fn of(sql: &str) -> Self {
-        let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else {
-            // Of what is no SQL, no literal is shown that follows such a key.
-            return Self {
-                texts: literals_after_sensitive_words(sql),
-            };
-        };
+    /// Finds the secrets of statements: what follows a key that tells so in `OPTIONS (..)` and `WITH (..)`, also in
+    /// hints.
+    pub(crate) fn of(sql: &str, dialect: &dyn Dialect) -> Self {
         let mut texts = vec![];
-        let mut is_secret = false;
-        for token in &tokens {
-            match token {
-                Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) if is_secret => {
-                    texts.push(text.clone());
-                    is_secret = false;
-                }
-                Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => {
-                    is_secret = is_sensitive_key(text);
-                }
-                Token::Word(word) if is_secret && !is_sensitive_key(&word.value) => {
-                    texts.push(word.value.clone());
-                    is_secret = false;
-                }
-                Token::Word(word) => is_secret = is_sensitive_key(&word.value),
-                Token::Number(number, _) if is_secret => texts.push(number.clone()),
-                Token::Comma | Token::RParen | Token::SemiColon => is_secret = false,
-                _ => {}
-            }
-        }
+        collect(sql, dialect, &mut texts);
         texts.retain(|text| !text.is_empty());
         // A secret that is part of another one must not cut it in pieces.
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+        texts.dedup();
         Self { texts }
     }
 
@@ -65,7 +52,69 @@ impl Secrets {
     }
 }
 
-fn literals_after_sensitive_words(sql: &str) -> Vec<String> {
+fn collect(sql: &str, dialect: &dyn Dialect, secrets: &mut Vec<String>) {
+    let Ok(tokens) = Tokenizer::new(dialect, sql).tokenize() else {
+        // Of what is no SQL, nothing is shown that follows such a key.
+        secrets.extend(words_after_sensitive_words(sql));
+        return;
+    };
+    // How deep in the parentheses of options a token is.
+    let mut depth = 0_usize;
+    let mut opens = false;
+    let mut is_secret = false;
+    for token in &tokens {
+        let text = match token {
+            Token::Whitespace(Whitespace::MultiLineComment(text)) => {
+                if let Some(hint) = text.trim_start().strip_prefix('+') {
+                    collect(hint, dialect, secrets);
+                }
+                continue;
+            }
+            Token::Whitespace(_) => continue,
+            Token::LParen => {
+                depth += usize::from(opens || depth > 0);
+                opens = false;
+                is_secret = false;
+                continue;
+            }
+            Token::RParen => {
+                depth = depth.saturating_sub(1);
+                is_secret = false;
+                continue;
+            }
+            Token::Comma | Token::SemiColon => {
+                // `('password', 'x')` is a usual mistake.
+                is_secret &= depth > 0 && *token == Token::Comma;
+                continue;
+            }
+            Token::Period | Token::Eq => continue,
+            Token::Word(word) => word.value.clone(),
+            Token::SingleQuotedString(text)
+            | Token::DoubleQuotedString(text)
+            | Token::EscapedStringLiteral(text)
+            | Token::NationalStringLiteral(text)
+            | Token::UnicodeStringLiteral(text)
+            | Token::TripleSingleQuotedString(text)
+            | Token::SingleQuotedRawStringLiteral(text)
+            | Token::SingleQuotedByteStringLiteral(text)
+            | Token::Number(text, _) => text.clone(),
+            Token::DollarQuotedString(text) => text.value.clone(),
+            other => other.to_string(),
+        };
+        opens = matches!(token, Token::Word(word) if matches!(word.keyword, Keyword::OPTIONS | Keyword::WITH));
+        if depth == 0 {
+            continue;
+        }
+        if is_secret && !is_sensitive_key(&text) {
+            secrets.push(text);
+            is_secret = false;
+        } else {
+            is_secret = is_sensitive_key(&text);
+        }
+    }
+}
+
+fn words_after_sensitive_words(sql: &str) -> Vec<String> {
     let words = sql.split(|c: char| c.is_whitespace() || "'\"=(),;".contains(c));
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
     let pairs = words.windows(2);
@@ -75,6 +124,8 @@ fn literals_after_sensitive_words(sql: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
     use super::*;
 
     #[test]
@@ -83,23 +134,30 @@ mod tests {
             "CREATE TABLE t WITH ('password' = 'S-BBBB')",
             "CREATE EXTERNAL TABLE t OPTIONS ('aws.secret_access_key' 'S-BBBB')",
             "CREATE EXTERNAL TABLE t OPTIONS (aws.secret_access_key 'S-BBBB')",
-            "CREATE EXTERNAL TABLE t OPTIONS ('token', 'x', password \"S-BBBB\")",
+            "CREATE EXTERNAL TABLE t OPTIONS ('a' 'x', password \"S-BBBB\")",
+            "CREATE EXTERNAL TABLE t OPTIONS ('password', 'S-BBBB')",
+            "CREATE EXTERNAL TABLE t OPTIONS ('password' E'S-BBBB')",
+            "CREATE EXTERNAL TABLE t OPTIONS ('password' $$S-BBBB$$)",
             "CREATE EXTERNAL TABLE t OPTIONS ('token' 'S-BBBB",
+            "SELECT * FROM t /*+ OPTIONS('password' 'S-BBBB') */",
         ] {
             let error = DataFusionError::Plan("cannot use S-BBBB at 'http://a:b@c/'".to_owned());
-            let shown = Secrets::of(sql).hide(error);
+            let shown = secrets(sql).hide(error);
             let shown = format!("{shown} {shown:?}");
-            assert!(
-                !shown.contains("S-BBBB") && !shown.contains("a:b"),
-                "{sql}: {shown}"
-            );
+            assert!(!shown.contains("S-BBBB") && !shown.contains("a:b"), "{sql}: {shown}");
         }
     }
 
     #[test]
     fn other_errors_stay_as_they_are() {
-        let error = DataFusionError::Plan("no such column".to_owned());
-        let error = Secrets::of("SELECT token, name FROM t").hide(error);
-        assert!(matches!(error, DataFusionError::Plan(_)));
+        for sql in ["SELECT token, name FROM t WHERE token = name", "SELECT 1"] {
+            let error = DataFusionError::Plan("no such column: name".to_owned());
+            let error = secrets(sql).hide(error);
+            assert!(matches!(error, DataFusionError::Plan(_)));
+        }
+    }
+
+    fn secrets(sql: &str) -> Secrets {
+        Secrets::of(sql, &GenericDialect {})
     }
 }

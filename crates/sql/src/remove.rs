@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
-use datafusion_partitioned_catalog::ListingCache;
+use datafusion_partitioned_catalog::{Lister, ListingCache, list_data_files};
 use datafusion_partitioned_core::{
     ListingContext, Partition, PartitionPredicate, PartitionedOptions, TimeSpan,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
 
 use crate::add::changed;
@@ -57,16 +58,27 @@ impl Change for DropPartitions {
             let found: Vec<Partition> = found.into_iter().filter(is_new).collect();
             dropped.extend(found);
         }
+        // What is deleted is what was there before anybody could see the change.
+        let files = match self.purge {
+            true => files_of(&self.target, state, &dropped).await?,
+            false => vec![],
+        };
         if let Some(registry) = registry {
             // No query may find a partition whose files are going.
             let values = dropped.iter().map(|partition| partition.values.clone());
-            dropped = registry.remove(values.collect()).await?;
-        }
-        if self.purge {
-            for partition in &dropped {
-                delete_files(&self.target, state, partition).await?;
+            let removed = registry.remove(values.collect()).await?;
+            if self.purge && removed.len() < dropped.len() {
+                return plan_err!(
+                    "table '{}': somebody else has changed its partitions at the same time; {} of {} were \
+                     dropped, and no file was deleted",
+                    self.target.name,
+                    removed.len(),
+                    dropped.len()
+                );
             }
+            dropped = removed;
         }
+        delete_files(&self.target, state, &dropped, files).await?;
         let change = if self.purge { "purged" } else { "dropped" };
         changed(&self.target, change, &dropped)
     }
@@ -91,34 +103,40 @@ impl Change for TruncateTable {
 
     async fn make(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
         let partitions = partitions(&self.target, state, &self.predicate).await?;
-        let is_registered = self.target.catalog()?.registry().is_some();
-        for partition in &partitions {
-            delete_files(&self.target, state, partition).await?;
-            if is_registered {
-                // The partition is there, and not a mistake.
-                let store = state.runtime_env().object_store(self.target.store_url()?)?;
+        let files = files_of(&self.target, state, &partitions).await?;
+        if self.target.catalog()?.registry().is_some() {
+            // The partitions are there, and without files no mistake.
+            let store = state.runtime_env().object_store(self.target.store_url()?)?;
+            for partition in &partitions {
                 let marker = partition.source.location.clone().join(TRUNCATED);
                 store.put(&marker, PutPayload::new()).await?;
             }
         }
+        delete_files(&self.target, state, &partitions, files).await?;
         changed(&self.target, "truncated", &partitions)
     }
 }
 
-/// The partitions that satisfy a predicate.
+/// The partitions that satisfy a predicate, and no others: a catalog may return more than that.
+///
+/// # Errors
+/// Also when the predicate cannot be evaluated for one of them.
 pub(crate) async fn partitions(
     target: &Target,
     state: &SessionState,
     predicate: &PartitionPredicate,
 ) -> Result<Vec<Partition>> {
-    let batches = target
-        .catalog()?
-        .list(predicate.clone(), listing_context(state));
+    let batches = target.catalog()?.list(predicate.clone(), listing_context(state));
     let batches: Vec<_> = batches.try_collect().await?;
-    let rows = batches
-        .iter()
-        .flat_map(|batch| (0..batch.len()).map(|row| batch.partition(row)));
-    rows.collect()
+    let mut partitions = vec![];
+    for batch in batches {
+        let keep = predicate.evaluate(batch.values())?.keep;
+        let batch = batch.filter(&keep)?;
+        for row in 0..batch.len() {
+            partitions.push(batch.partition(row)?);
+        }
+    }
+    Ok(partitions)
 }
 
 /// A change begins with what is there now, not with what is remembered.
@@ -131,29 +149,64 @@ pub(crate) fn listing_context(state: &SessionState) -> ListingContext {
     context
 }
 
-/// Deletes everything below the location of a partition.
-async fn delete_files(target: &Target, state: &SessionState, partition: &Partition) -> Result<()> {
-    let location = &partition.source.location;
-    if location.as_ref().is_empty() {
-        return plan_err!(
-            "table '{}': the partition is all of the store '{}', which is not deleted",
-            target.name,
-            target.store_url()?
-        );
+/// The files of partitions that a query would read: not those of others in the same directories, and no hidden ones.
+async fn files_of(
+    target: &Target,
+    state: &SessionState,
+    partitions: &[Partition],
+) -> Result<Vec<Path>> {
+    let context = listing_context(state);
+    let lister = &Lister::try_new(target.store_url()?, &context)?;
+    let listed = partitions.iter().map(|partition| async move {
+        match &partition.source.objects {
+            Some(objects) => Ok(objects.to_vec()),
+            None => list_data_files(lister, &partition.source.location)
+                .await
+                .map(Option::unwrap_or_default),
+        }
+    });
+    let listed = stream::iter(listed.collect::<Vec<_>>()).buffered(context.concurrency);
+    let listed: Vec<_> = listed.try_collect().await?;
+    let files = listed.into_iter().flatten();
+    Ok(files.map(|file| file.location).collect())
+}
+
+/// Deletes files of partitions, and makes queries list their directories again.
+async fn delete_files(
+    target: &Target,
+    state: &SessionState,
+    partitions: &[Partition],
+    files: Vec<Path>,
+) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
     }
     let store = state.runtime_env().object_store(target.store_url()?)?;
-    let files = store.list(Some(location)).map_ok(|file| file.location);
-    let deleted = store.delete_stream(files.boxed());
-    deleted.try_collect::<Vec<_>>().await?;
-    forget_listings(target, state, location)
+    let count = files.len();
+    let files = stream::iter(files).map(Ok).boxed();
+    let mut deleted = 0_usize;
+    let mut deleting = store.delete_stream(files);
+    let mut result = Ok(());
+    while let Some(file) = deleting.next().await {
+        match file {
+            // Somebody else was faster.
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => deleted += 1,
+            Err(error) => result = Err(error),
+        }
+    }
+    for partition in partitions {
+        forget_listings(target, state, &partition.source.location)?;
+    }
+    result.map_err(|error| {
+        DataFusionError::from(error).context(format!(
+            "table '{}': {deleted} of {count} files were deleted; run the statement again, or delete the others",
+            target.name
+        ))
+    })
 }
 
 /// Makes queries list a directory again.
-pub(crate) fn forget_listings(
-    target: &Target,
-    state: &SessionState,
-    location: &object_store::path::Path,
-) -> Result<()> {
+pub(crate) fn forget_listings(target: &Target, state: &SessionState, location: &Path) -> Result<()> {
     let listings: Option<Arc<ListingCache>> = state.config().get_extension();
     if let Some(listings) = listings {
         let url = format!("{}/", target.url(location).trim_end_matches('/'));

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_core::{Partition, PartitionPredicate};
+use datafusion_partitioned_core::{Partition, PartitionCatalog, PartitionPredicate};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::add::changed;
@@ -38,6 +38,23 @@ impl Change for RepairTable {
         let catalog = self.target.catalog()?;
         let all = PartitionPredicate::all(catalog.spec());
         let registered = partitions(&self.target, state, &all).await?;
+        let directories = match registry.directories() {
+            Some(directories) => Some(directories),
+            None if self.add => {
+                return plan_err!(
+                    "table '{}': its directories do not spell the values of its partitions, so that they \
+                     cannot be found; add them with ALTER TABLE .. ADD PARTITION",
+                    self.target.name
+                );
+            }
+            None => None,
+        };
+        // Before anything is changed, and also where only partitions are dropped: a table whose directory is not there
+        // has not lost its partitions, but its disk.
+        let found = match directories {
+            Some(directories) => self.found(state, directories.as_ref(), all).await?,
+            None => HashMap::new(),
+        };
         let mut rows = vec![];
         if self.drop {
             let missing = self.without_files(state, &registered).await?;
@@ -46,41 +63,11 @@ impl Change for RepairTable {
             rows.extend(changed(&self.target, "dropped", &dropped)?);
         }
         if self.add {
-            let Some(directories) = registry.directories() else {
-                return plan_err!(
-                    "table '{}': its directories do not spell the values of its partitions, so that \
-                     they cannot be found; add them with ALTER TABLE .. ADD PARTITION",
-                    self.target.name
-                );
-            };
-            let listed = directories.list(all, listing_context(state));
-            let found: Vec<_> = listed.try_collect().await?;
-            let mut by_values: HashMap<Vec<ScalarValue>, Partition> = HashMap::new();
-            for batch in &found {
-                for row in 0..batch.len() {
-                    let found = batch.partition(row)?;
-                    // What the listing says about files is true now, and not later.
-                    let found = Partition::new(found.values, found.source.location);
-                    let values = found.values.values().to_vec();
-                    let location = found.source.location.clone();
-                    if let Some(other) = by_values.insert(values, found)
-                        && other.source.location != location
-                    {
-                        return plan_err!(
-                            "table '{}': the directories '{}' and '{}' spell the same values; a \
-                             registered partition is in one of them, so rename the other or move its files",
-                            self.target.name,
-                            self.target.url(&other.source.location),
-                            self.target.url(&location)
-                        );
-                    }
-                }
+            let mut new = found;
+            for partition in &registered {
+                new.remove(partition.values.values());
             }
-            let registered = registered.iter().map(|partition| partition.values.values());
-            for values in registered {
-                by_values.remove(values);
-            }
-            let mut new: Vec<Partition> = by_values.into_values().collect();
+            let mut new: Vec<Partition> = new.into_values().collect();
             new.sort_by(|a, b| a.source.location.cmp(&b.source.location));
             let added = registry.add(new, true).await?;
             rows.extend(changed(&self.target, "added", &added)?);
@@ -90,6 +77,40 @@ impl Change for RepairTable {
 }
 
 impl RepairTable {
+    /// The partitions that directories spell, by their values.
+    async fn found(
+        &self,
+        state: &SessionState,
+        directories: &dyn PartitionCatalog,
+        all: PartitionPredicate,
+    ) -> Result<HashMap<Vec<ScalarValue>, Partition>> {
+        let listed = directories.list(all, listing_context(state));
+        let listed: Vec<_> = listed.try_collect().await?;
+        let mut found: HashMap<Vec<ScalarValue>, Partition> = HashMap::new();
+        for batch in &listed {
+            for row in 0..batch.len() {
+                let partition = batch.partition(row)?;
+                // What the listing says about files is true now, and not later.
+                let partition = Partition::new(partition.values, partition.source.location);
+                let values = partition.values.values().to_vec();
+                let location = partition.source.location.clone();
+                if let Some(other) = found.insert(values, partition)
+                    && other.source.location != location
+                    && self.add
+                {
+                    return plan_err!(
+                        "table '{}': the directories '{}' and '{}' spell the same values; a registered \
+                         partition is in one of them, so rename the other or move its files",
+                        self.target.name,
+                        self.target.url(&other.source.location),
+                        self.target.url(&location)
+                    );
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// The partitions below whose location the store has nothing.
     async fn without_files(
         &self,

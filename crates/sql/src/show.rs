@@ -10,7 +10,7 @@ use datafusion::execution::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_partitioned_connector::TableDefinition;
 
-use crate::partitions::partitions_table;
+use crate::partitions::{location_column, partitions_table};
 use crate::target::{Target, resolved};
 
 /// The partitions that satisfy a condition: their values and locations, in ascending order.
@@ -24,7 +24,8 @@ pub(crate) fn show_partitions(target: &Target, condition: Option<Expr>) -> Resul
     if let Some(condition) = condition {
         plan = plan.filter(condition)?;
     }
-    let location = Expr::Column(Column::new_unqualified("location"));
+    let location = location_column(target.catalog()?.spec());
+    let location = Expr::Column(Column::new_unqualified(location));
     let shown = columns.iter().chain([&location]).cloned();
     let order = columns
         .iter()

@@ -5,6 +5,7 @@ use std::fmt::{self, Display};
 use datafusion::common::format::ExplainStatementOptions;
 use datafusion::sql::parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
+use datafusion_partitioned_connector::hide_credentials;
 
 use crate::hint::TableHint;
 
@@ -20,7 +21,7 @@ pub enum Statement {
 }
 
 /// A statement that DataFusion has.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct DataFusionStatement {
     /// The statement.
     pub statement: parser::Statement,
@@ -30,8 +31,17 @@ pub struct DataFusionStatement {
     pub(crate) advice: Option<&'static str>,
 }
 
+/// Shows no options, which can be secret.
+impl fmt::Debug for DataFusionStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataFusionStatement")
+            .field("hints", &self.hints)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A statement about the partitions of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PartitionStatement {
     /// The table.
     pub table: ObjectName,
@@ -39,8 +49,17 @@ pub struct PartitionStatement {
     pub kind: PartitionStatementKind,
 }
 
+/// As SQL, without credentials.
+impl fmt::Debug for PartitionStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PartitionStatement")
+            .field(&self.to_string())
+            .finish()
+    }
+}
+
 /// The kinds of statements about partitions. Conditions are over partition columns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum PartitionStatementKind {
     /// `SHOW PARTITIONS t [PARTITION (..)] [WHERE ..]`
     ShowPartitions {
@@ -85,12 +104,30 @@ pub enum PartitionStatementKind {
 }
 
 /// `PARTITION (column = value, ..) [LOCATION '..']`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NewPartition {
     /// Equalities, one for each partition column.
     pub values: Vec<Expr>,
     /// Where its files are, if not where the layout of the table puts them.
     pub location: Option<String>,
+}
+
+impl fmt::Debug for PartitionStatementKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = ObjectName::from(vec![]);
+        let kind = self.clone();
+        write!(f, "{}", PartitionStatement { table, kind })
+    }
+}
+
+impl fmt::Debug for NewPartition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let location = self.location.as_deref().map(hide_credentials);
+        f.debug_struct("NewPartition")
+            .field("values", &joined(&self.values, ", "))
+            .field("location", &location)
+            .finish()
+    }
 }
 
 impl Display for PartitionStatement {
@@ -101,7 +138,8 @@ impl Display for PartitionStatement {
                 write!(f, "SHOW PARTITIONS {table}")?;
                 match &conditions[..] {
                     [] => Ok(()),
-                    _ => write!(f, " WHERE {}", joined(conditions, " AND ")),
+                    [condition] => write!(f, " WHERE {condition}"),
+                    several => write!(f, " WHERE ({})", joined(several, ") AND (")),
                 }
             }
             PartitionStatementKind::ShowCreateTable => write!(f, "SHOW CREATE TABLE {table}"),
@@ -115,7 +153,8 @@ impl Display for PartitionStatement {
                     write!(f, " PARTITION ({})", joined(&partition.values, ", "))?;
                     match &partition.location {
                         Some(location) => {
-                            write!(f, " LOCATION '{}'", location.replace('\'', "''"))
+                            let location = hide_credentials(location).replace('\'', "''");
+                            write!(f, " LOCATION '{location}'")
                         }
                         None => Ok(()),
                     }

@@ -12,7 +12,7 @@ use datafusion::logical_expr::ExprSchemable;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{self, ObjectName};
-use datafusion_partitioned_catalog::url_of;
+use datafusion_partitioned_catalog::location_of;
 use datafusion_partitioned_core::{
     PartitionCatalog, PartitionLayout, PartitionPredicate, PartitionRegistry, PartitionValues,
 };
@@ -86,7 +86,7 @@ impl Target {
     /// The location as a URL, if the table consists of files.
     pub(crate) fn url(&self, location: &Path) -> String {
         match self.store_url() {
-            Ok(store) => url_of(store, location),
+            Ok(store) => location_of(store, location),
             Err(_) => location.to_string(),
         }
     }
@@ -94,7 +94,7 @@ impl Target {
     /// The conjunction of conditions over the partition columns; `None` without any.
     ///
     /// # Errors
-    /// When they are about other columns.
+    /// When they are about other columns, or not always the same.
     pub(crate) fn condition(
         &self,
         state: &SessionState,
@@ -109,6 +109,9 @@ impl Target {
             };
             let condition = state.create_logical_expr_from_sql_expr(parsed, &schema);
             let checked = condition.and_then(|condition| match condition.get_type(&schema)? {
+                _ if condition.is_volatile() => {
+                    plan_err!("it is another one each time it is looked at")
+                }
                 DataType::Boolean | DataType::Null => Ok(condition),
                 other => plan_err!("it is of type {other}, where a condition is expected"),
             });

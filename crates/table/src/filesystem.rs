@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DataFusionError, Result, internal_datafusion_err, plan_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, internal_datafusion_err, plan_err,
+};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
@@ -64,7 +66,10 @@ impl Connector for FilesystemConnector {
         let format = TableFormat::try_new(context, state, &self.options())?;
         let roots = roots(context)?;
         // A new table starts with what is there now.
-        if let Some(listings) = session.config().get_extension::<ListingCache>() {
+        let is_for_one_query = !context.enrichment_options().is_empty();
+        if let Some(listings) = session.config().get_extension::<ListingCache>()
+            && !is_for_one_query
+        {
             for root in &roots {
                 listings.invalidate(root);
             }
@@ -180,31 +185,7 @@ fn roots(context: &ConnectorContext<'_>) -> Result<Vec<ListingTableUrl>> {
 }
 
 fn root(command: &CreateExternalTable, location: &str) -> Result<ListingTableUrl> {
-    let root = ListingTableUrl::parse(location)?;
-    let url = root.get_url();
-    if !url.username().is_empty() || url.password().is_some() {
-        // Not shown: it is a secret.
-        return plan_err!(
-            "LOCATION of table '{}' contains credentials; give them to the object store",
-            command.name
-        );
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        // Not shown either: a query can hold a signature.
-        return plan_err!(
-            "LOCATION of table '{}' contains '?' or '#', which begin a pattern, a query or a \
-             fragment; give the directory that holds the first partition level, and write %3F and \
-             %23 for these characters of its name",
-            command.name
-        );
-    }
-    if root.get_glob().is_some() || url.path().contains(['*', '[']) {
-        return plan_err!(
-            "LOCATION '{location}' of table '{}' is a pattern; give the directory that holds the \
-             first partition level, as a URL with %2A, %3F and %5B where its name has '*', '?' and '['",
-            command.name
-        );
-    }
+    let root = parse_location(&command.name, location)?;
     // Object stores have no directories that could be missing: there, nothing found is nothing
     // stored.
     if let Ok(path) = root.get_url().to_file_path()
@@ -217,4 +198,34 @@ fn root(command: &CreateExternalTable, location: &str) -> Result<ListingTableUrl
         );
     }
     Ok(root)
+}
+
+/// The URL of a `LOCATION`, which is a directory and nothing else.
+///
+/// # Errors
+/// When it holds credentials, a pattern, a query or a fragment.
+pub fn parse_location(table: &TableReference, location: &str) -> Result<ListingTableUrl> {
+    let parsed = ListingTableUrl::parse(location)?;
+    let url = parsed.get_url();
+    if !url.username().is_empty() || url.password().is_some() {
+        // Not shown: it is a secret.
+        return plan_err!(
+            "LOCATION of table '{table}' contains credentials; give them to the object store"
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        // Not shown either: a query can hold a signature.
+        return plan_err!(
+            "LOCATION of table '{table}' contains '?' or '#', which begin a pattern, a query or a \
+             fragment; give the directory that holds the first partition level, and write %3F and \
+             %23 for these characters of its name"
+        );
+    }
+    if parsed.get_glob().is_some() || url.path().contains(['*', '[']) {
+        return plan_err!(
+            "LOCATION '{location}' of table '{table}' is a pattern; give the directory that holds the \
+             first partition level, as a URL with %2A, %3F and %5B where its name has '*', '?' and '['"
+        );
+    }
+    Ok(parsed)
 }

@@ -40,7 +40,7 @@ mod widening;
 
 pub use equality_chain::EqualityChainPlanner;
 pub use files::{FileReadOptions, MatchBy};
-pub use filesystem::FilesystemConnector;
+pub use filesystem::{FilesystemConnector, parse_location};
 pub use metadata::MetadataColumn;
 pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;

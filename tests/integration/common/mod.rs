@@ -126,7 +126,7 @@ impl Fixture {
     }
 
     pub(crate) async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
-        self.ctx.sql(sql).await?.collect().await
+        self.ctx.partitioned_sql(sql).await?.collect().await
     }
 
     /// The rows of a query, one text for each, sorted.

@@ -70,7 +70,6 @@ async fn cat_02_registered_without_files_is_an_error_and_unregistered_is_not_the
         ]);
         Case::new()
             .ids("T/p=1/f.parquet", &[1])
-            .bytes("T/p=2/_SUCCESS", "")
             .ids("T/p=7/f.parquet", &[7])
             .table(table)
     };

@@ -37,6 +37,7 @@ mod key_server;
 mod lay;
 mod modes;
 mod nul;
+mod ops;
 mod prc;
 mod pru;
 mod sessions;

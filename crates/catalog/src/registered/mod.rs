@@ -8,6 +8,7 @@
 mod memory_store;
 mod store;
 
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -108,6 +109,65 @@ impl RegisteredCatalog {
         }
         self.refresh();
         Ok(())
+    }
+
+    /// Has the partitions of `other` from now on, wherever these are kept: for the same table with other options.
+    ///
+    /// # Errors
+    /// When the two have other partition columns, and as [`Self::attach`].
+    pub fn share(&self, other: &Self) -> Result<()> {
+        if self.shared.spec != other.shared.spec {
+            return plan_err!(
+                "the partitions of this table have the columns ({}), not ({})",
+                other.shared.spec.column_names().collect::<Vec<_>>().join(", "),
+                self.shared.spec.column_names().collect::<Vec<_>>().join(", ")
+            );
+        }
+        self.attach(Arc::new(OtherStore(Arc::clone(&other.shared))))
+    }
+
+    /// The registered partitions of `catalog`, if it has such; also below filters.
+    pub fn of(catalog: &dyn PartitionCatalog) -> Option<Self> {
+        let registry = catalog.registry()?;
+        let registry: &dyn Any = registry.as_ref();
+        registry.downcast_ref::<Self>().cloned()
+    }
+
+    /// Fails for a location that holds all of the table.
+    fn check_location(&self, location: &Path) -> Result<()> {
+        let roots = self.directories.iter().flat_map(DirectoryCatalog::roots);
+        for root in roots {
+            if root.prefix_matches(location) {
+                return plan_err!(
+                    "a partition cannot be at '{location}', which holds all of the table in '{root}'; give it a \
+                     directory of its own"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The partitions of another catalog.
+#[derive(Debug)]
+struct OtherStore(Arc<Shared>);
+
+#[async_trait]
+impl PartitionStore for OtherStore {
+    async fn load(&self) -> Result<StoredPartitions> {
+        self.0.store().load().await
+    }
+
+    async fn version(&self) -> Result<u64> {
+        self.0.store().version().await
+    }
+
+    async fn add(&self, partitions: Vec<Partition>, if_not_exists: bool) -> Result<Vec<Partition>> {
+        self.0.store().add(partitions, if_not_exists).await
+    }
+
+    async fn remove(&self, partitions: Vec<PartitionValues>) -> Result<Vec<Partition>> {
+        self.0.store().remove(partitions).await
     }
 }
 
@@ -216,6 +276,7 @@ impl PartitionRegistry for RegisteredCatalog {
     async fn add(&self, partitions: Vec<Partition>, if_not_exists: bool) -> Result<Vec<Partition>> {
         let partitions = partitions.into_iter().map(|mut partition| {
             partition.values = self.shared.values(partition.values)?;
+            self.check_location(&partition.source.location)?;
             // Whoever reads the partition looks for its files.
             partition.source.objects = None;
             Ok(partition)
