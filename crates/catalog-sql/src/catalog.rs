@@ -178,10 +178,13 @@ impl SessionParts {
 }
 
 impl SessionParts {
-    /// Whether the statement that made the table wants it in the place of another one.
-    pub(crate) fn replaces(&self, table: &Arc<dyn TableProvider>) -> bool {
+    /// Whether the statement that made the table `name` wants it in the place of another one.
+    pub(crate) fn replaces(&self, name: &str, table: &Arc<dyn TableProvider>) -> bool {
         let definition = self.definitions.as_ref().and_then(|all| all.of(table));
-        definition.is_some_and(|definition| definition.command().or_replace)
+        definition.is_some_and(|definition| {
+            let command = definition.command();
+            command.or_replace && command.name.table() == name
+        })
     }
 }
 

@@ -63,6 +63,14 @@ impl SqliteSchema {
     /// When the definition cannot be stored; then everything is as it was.
     pub fn replace_table(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<()> {
         let Some(definition) = self.session.definition_of(&table)? else {
+            if let Some(stored) = self.find(name)?
+                && stored.definition.kind == Kind::Table
+            {
+                return exec_err!(
+                    "the table '{name}' is kept in the catalog file, and what would replace it is not: it is temporary or \
+                     has no connector; DROP TABLE {name} first"
+                );
+            }
             // Nothing to store: only what is there is taken out.
             let before = self.in_memory.deregister_table(name)?;
             if let Err(error) = self.delete(name) {
@@ -266,7 +274,7 @@ impl SchemaProvider for SqliteSchema {
         name: String,
         table: Arc<dyn TableProvider>,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
-        if self.session.replaces(&table) {
+        if self.session.replaces(&name, &table) {
             self.replace_table(&name, table)?;
             return Ok(None);
         }

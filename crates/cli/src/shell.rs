@@ -52,15 +52,17 @@ impl<W: Write + Send> Shell<W> {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
             };
-            result.map_err(hide).map_err(|source| match self.output.closed {
-                true => ShellError::OutputClosed,
-                false => ShellError::Statement {
-                    number: index + 1,
-                    origin: origin.to_owned(),
-                    line,
-                    source,
-                },
-            })?;
+            result
+                .map_err(hide)
+                .map_err(|source| match self.output.closed {
+                    true => ShellError::OutputClosed,
+                    false => ShellError::Statement {
+                        number: index + 1,
+                        origin: origin.to_owned(),
+                        line,
+                        source,
+                    },
+                })?;
         }
         Ok(())
     }

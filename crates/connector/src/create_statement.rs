@@ -36,16 +36,16 @@ pub(crate) fn parse(sql: &str, options: &SqlParserOptions) -> Result<Statement> 
         .with_dialect(dialect.as_ref())
         .with_recursion_limit(options.recursion_limit.get())
         .build()?;
-    match is_create_table_with_connector(&parser.parser) {
+    match is_create_table_with_connector(&parser.parser, 0) {
         true => parse_create_table(&mut parser).map(Statement::CreateExternalTable),
         false => parser.parse_statement(),
     }
 }
 
-/// Whether a statement follows that [`parse_create_table`] understands: `CREATE [OR REPLACE]
+/// Whether a statement begins at the token `first` that [`parse_create_table`] understands: `CREATE [OR REPLACE]
 /// [TEMPORARY] TABLE .. WITH ('connector' ..`. Other statements are DataFusion's.
-pub fn is_create_table_with_connector(parser: &Parser<'_>) -> bool {
-    let token = |index| parser.peek_nth_token_ref(index).token.clone();
+pub fn is_create_table_with_connector(parser: &Parser<'_>, first: usize) -> bool {
+    let token = |index| parser.peek_nth_token_ref(first + index).token.clone();
     let is_word =
         |index, keyword| matches!(token(index), Token::Word(word) if word.keyword == keyword);
     if !is_word(0, Keyword::CREATE) {

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, TableReference, config_err};
+use datafusion::common::{DataFusionError, Result, TableReference, config_err};
 use datafusion::logical_expr::CreateExternalTable;
 
 use crate::options::normalize_key;
-use crate::secret::{HIDDEN, environment_variable, hide_credentials, is_sensitive_key};
+use crate::secret::{
+    HIDDEN, environment_variable, hide_credentials, is_sensitive_key, resolve_secret,
+};
 use crate::{Connector, ConnectorAbility};
 
 /// The statement that made a table, resolved: with absolute paths, the connector by name, and the
@@ -112,6 +114,33 @@ impl TableDefinition {
             }
         }
         crate::definition_sql::create_statement(&self.command, &options)
+    }
+
+    /// The text without the values of secret options and without credentials.
+    pub(crate) fn hide_in(&self, text: &str) -> String {
+        let secrets = self.command.options.iter();
+        let secrets = secrets.filter(|(key, _)| self.secret_keys.contains(&normalize_key(key)));
+        let mut shown = hide_credentials(text).into_owned();
+        for (_, secret) in secrets {
+            let resolved = resolve_secret(secret);
+            for secret in [secret.as_str(), resolved.as_deref().unwrap_or_default()] {
+                if !secret.is_empty() && environment_variable(secret).is_none() {
+                    shown = shown.replace(secret, HIDDEN);
+                }
+            }
+        }
+        shown
+    }
+
+    /// The error, or one that says the same without secrets: a connector may not be careful.
+    pub(crate) fn hide_secrets(&self, error: DataFusionError) -> DataFusionError {
+        let text = error.strip_backtrace();
+        let shown = self.hide_in(&text);
+        let debug = format!("{error:?}");
+        match shown == text && self.hide_in(&debug) == debug {
+            true => error,
+            false => DataFusionError::External(shown.into()),
+        }
     }
 
     /// The options by their normalised keys, with secret values as `show` gives them.

@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::{
-    DataFusionError, Result, TableReference, plan_datafusion_err,
-};
+use datafusion::common::{DataFusionError, Result, TableReference, plan_datafusion_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion_partitioned_core::PartitionedOptions;
@@ -246,13 +244,15 @@ async fn create(
     let context = ConnectorContext::new(session, &definition, &options, registry);
     let table = AssertUnwindSafe(connector.create_table(&context)).catch_unwind();
     let table = match table.await {
-        Ok(table) => table.map_err(|error| with_table_name(error, &command.name))?,
+        Ok(table) => table.map_err(|error| {
+            with_table_name(definition.hide_secrets(error), &command.name)
+        })?,
         Err(panic) => {
             return Err(plan_datafusion_err!(
                 "table '{}': the connector '{}' panicked: {}",
                 command.name,
                 definition.connector(),
-                panic_message(panic.as_ref())
+                definition.hide_in(panic_message(panic.as_ref()))
             ));
         }
     };

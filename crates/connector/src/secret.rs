@@ -57,7 +57,9 @@ pub fn hide_credentials(text: &str) -> Cow<'_, str> {
         let (before, url) = rest.split_at(scheme_end + "://".len());
         let end = url.find(|c: char| c.is_whitespace() || "'\"<>`".contains(c));
         // Lists of URLs have no such character in between.
-        let end = end.unwrap_or(url.len()).min(url.find("://").unwrap_or(url.len()));
+        let end = end
+            .unwrap_or(url.len())
+            .min(url.find("://").unwrap_or(url.len()));
         let (url, behind) = url.split_at(end);
         shown.push_str(before);
         let (path, has_query) = match url.split_once('?') {
@@ -143,7 +145,10 @@ mod tests {
                 "\"http://h/x?******\" failed",
             ),
             ("file:///a?", "file:///a"),
-            ("http://a:92,http://u:pw@b:92", "http://a:92,http://******@b:92"),
+            (
+                "http://a:92,http://u:pw@b:92",
+                "http://a:92,http://******@b:92",
+            ),
             ("x://u:p/w@h/x", "x://******@h/x"),
         ] {
             assert_eq!(hide_credentials(text), shown);

@@ -162,8 +162,9 @@ fn evaluate(state: &SessionState, column: &Field, constant: ast::Expr) -> Result
     let row = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options)?;
     let given = ScalarValue::try_from_array(&given.evaluate(&row)?.into_array(1)?, 0)?;
     let value = given.cast_to(column.data_type())?;
-    let is_same = given.data_type().is_string()
-        || value.is_null() == given.is_null() && value.cast_to(&given.data_type())? == given;
+    let is_same = given.is_null()
+        || given.data_type().is_string()
+        || value.cast_to(&given.data_type())? == given;
     match is_same {
         true => Ok(value),
         false => plan_err!("'{text}' is no value of the type {}", column.data_type()),

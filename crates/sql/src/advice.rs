@@ -20,7 +20,14 @@ pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
     let words = Words(&tokens);
     let create = words.starts_with(&["CREATE"]);
     if create && words.has(&["EXTERNAL"]) {
-        let misspelt = ["CONNECTER", "CONECTOR", "CONNCTOR", "CONNETOR", "CONNECTORS", "CONNECOTR"];
+        let misspelt = [
+            "CONNECTER",
+            "CONECTOR",
+            "CONNCTOR",
+            "CONNETOR",
+            "CONNECTORS",
+            "CONNECOTR",
+        ];
         if words.has_literal(&misspelt) {
             return Some("the option that names the connector is 'connector'");
         }

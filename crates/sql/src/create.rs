@@ -52,7 +52,9 @@ pub(crate) async fn create_and_register(
         return already_exists();
     }
     if exists && schema.table_type(name.table()).await? == Some(TableType::View) {
-        return exec_err!("'{name}' is a view, which a table does not replace; DROP VIEW {name} first");
+        return exec_err!(
+            "'{name}' is a view, which a table does not replace; DROP VIEW {name} first"
+        );
     }
     let table = create_table(state, command, &registry(state)?).await?;
     let replacing = state.config().get_extension::<Replacing>();

@@ -10,9 +10,7 @@ use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, Logical
 use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser;
 use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion_partitioned_connector::{
-    CONNECTOR, TableDefinitions, connector_of, execute_plan,
-};
+use datafusion_partitioned_connector::{CONNECTOR, TableDefinitions, connector_of, execute_plan};
 
 use crate::advice::with_advice;
 use crate::create::create_and_register;

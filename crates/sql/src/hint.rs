@@ -86,7 +86,12 @@ fn take_hint(
         return plan_err!("the hint OPTIONS (..) has {} twice; remove one", pair[0]);
     }
     let alias = table_alias(&table);
-    let name = format!("{} /*+ OPTIONS({}) {} */", alias.value, keys.join(", "), number + 1);
+    let name = format!(
+        "{} /*+ OPTIONS({}) {} */",
+        alias.value,
+        keys.join(", "),
+        number + 1
+    );
     tokens[last].token = Token::Word(Word {
         value: name.clone(),
         quote_style: Some('"'),

@@ -32,7 +32,9 @@ pub struct ParsedStatement {
 
 impl ParsedStatement {
     /// The error of whatever was done with the statement, without the secrets of the text.
-    pub fn hide_secrets(&self) -> impl Fn(DataFusionError) -> DataFusionError + Send + Sync + use<> {
+    pub fn hide_secrets(
+        &self,
+    ) -> impl Fn(DataFusionError) -> DataFusionError + Send + Sync + use<> {
         let secrets = Arc::clone(&self.secrets);
         move |error| secrets.hide(error)
     }
@@ -186,18 +188,23 @@ fn parse_statement(parser: &mut DFParser<'_>) -> Result<Statement> {
     if let Some(statement) = explained_at(parser) {
         return explain(parser, statement);
     }
-    let statement = match is_create_table_with_connector(&parser.parser) {
+    let statement = match is_create_table_with_connector(&parser.parser, 0) {
         true => parse_create_table(parser).map(parser::Statement::CreateExternalTable)?,
         false => parser.parse_statement()?,
     };
-    Ok(Statement::DataFusion(Box::new(DataFusionStatement {
+    Ok(passed(statement))
+}
+
+/// A statement for DataFusion.
+fn passed(statement: parser::Statement) -> Statement {
+    Statement::DataFusion(Box::new(DataFusionStatement {
         statement,
         hints: vec![],
         advice: None,
-    })))
+    }))
 }
 
-/// Where the statement about partitions begins whose plan is asked for.
+/// Where the statement begins whose plan is asked for, if DataFusion does not know it.
 fn explained_at(parser: &DFParser<'_>) -> Option<usize> {
     let token = |index| &parser.parser.peek_nth_token_ref(index).token;
     let is_word = |index, keyword| matches!(token(index), Token::Word(w) if w.keyword == keyword);
@@ -213,7 +220,11 @@ fn explained_at(parser: &DFParser<'_>) -> Option<usize> {
     }
     loop {
         match token(index) {
-            _ if is_partition_statement(&parser.parser, index) => return Some(index),
+            _ if is_partition_statement(&parser.parser, index)
+                || is_create_table_with_connector(&parser.parser, index) =>
+            {
+                return Some(index);
+            }
             Token::Word(w) if matches!(w.keyword, Keyword::ANALYZE | Keyword::VERBOSE) => {
                 index += 1
             }
@@ -233,11 +244,16 @@ fn explain(parser: &mut DFParser<'_>, statement: usize) -> Result<Statement> {
         TokenWithSpan::wrap(Token::Number("1".to_owned(), false)),
     ]);
     let mut explain = DFParserBuilder::new(options).build()?;
-    let parser::Statement::Explain(explain) = explain.parse_statement()? else {
+    let parser::Statement::Explain(mut explain) = explain.parse_statement()? else {
         return Ok(parser
             .parser
             .expected("EXPLAIN", parser.parser.peek_token())?);
     };
+    if is_create_table_with_connector(&parser.parser, 0) {
+        let create = parser::Statement::CreateExternalTable(parse_create_table(parser)?);
+        explain.statement = Box::new(create);
+        return Ok(passed(parser::Statement::Explain(explain)));
+    }
     let statement = parse_partition_statement(&mut parser.parser)?;
     Ok(Statement::Explain(explain.options, Box::new(statement)))
 }

@@ -122,7 +122,11 @@ fn schema(spec: &PartitionSpec) -> SchemaRef {
     ];
     let fields = fields.map(|(name, data_type)| {
         let is_taken = spec.column_names().any(|column| column == name);
-        let name = if is_taken { format!("partition_{name}") } else { name.to_owned() };
+        let name = if is_taken {
+            format!("partition_{name}")
+        } else {
+            name.to_owned()
+        };
         Field::new(name, data_type, true)
     });
     Arc::new(Schema::new(fields.to_vec()))

@@ -144,7 +144,10 @@ mod tests {
             let error = DataFusionError::Plan("cannot use S-BBBB at 'http://a:b@c/'".to_owned());
             let shown = secrets(sql).hide(error);
             let shown = format!("{shown} {shown:?}");
-            assert!(!shown.contains("S-BBBB") && !shown.contains("a:b"), "{sql}: {shown}");
+            assert!(
+                !shown.contains("S-BBBB") && !shown.contains("a:b"),
+                "{sql}: {shown}"
+            );
         }
     }
 

@@ -126,7 +126,9 @@ pub(crate) async fn partitions(
     state: &SessionState,
     predicate: &PartitionPredicate,
 ) -> Result<Vec<Partition>> {
-    let batches = target.catalog()?.list(predicate.clone(), listing_context(state));
+    let batches = target
+        .catalog()?
+        .list(predicate.clone(), listing_context(state));
     let batches: Vec<_> = batches.try_collect().await?;
     let mut partitions = vec![];
     for batch in batches {
@@ -206,7 +208,11 @@ async fn delete_files(
 }
 
 /// Makes queries list a directory again.
-pub(crate) fn forget_listings(target: &Target, state: &SessionState, location: &Path) -> Result<()> {
+pub(crate) fn forget_listings(
+    target: &Target,
+    state: &SessionState,
+    location: &Path,
+) -> Result<()> {
     let listings: Option<Arc<ListingCache>> = state.config().get_extension();
     if let Some(listings) = listings {
         let url = format!("{}/", target.url(location).trim_end_matches('/'));

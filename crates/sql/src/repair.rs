@@ -1,18 +1,20 @@
 //! `MSCK REPAIR TABLE` and `REFRESH TABLE`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_core::{Partition, PartitionCatalog, PartitionPredicate};
+use datafusion_partitioned_core::{
+    ListingContext, Partition, PartitionCatalog, PartitionPredicate,
+};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::add::changed;
 use crate::change::{Change, ChangedPartition};
-use crate::remove::{forget_listings, listing_context, partitions};
+use crate::remove::{forget_listings, listing_context, partitions, partitions_in};
 use crate::target::Target;
 
 /// Makes the registered partitions those of the directories.
@@ -154,7 +156,18 @@ impl Change for RefreshTable {
             registry.refresh();
         }
         if let Some(predicate) = &self.predicate {
-            let partitions = partitions(&self.target, state, predicate).await?;
+            // Those that are remembered and gone, and those that have come.
+            let context = ListingContext::for_planning(state);
+            let mut partitions = partitions_in(&self.target, context, predicate).await?;
+            let found = self::partitions(&self.target, state, predicate).await?;
+            let mut known: HashSet<_> = partitions
+                .iter()
+                .map(|partition| partition.source.location.clone())
+                .collect();
+            let new = found
+                .into_iter()
+                .filter(|partition| known.insert(partition.source.location.clone()));
+            partitions.extend(new);
             for partition in &partitions {
                 forget_listings(&self.target, state, &partition.source.location)?;
             }

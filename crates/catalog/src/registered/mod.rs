@@ -119,8 +119,17 @@ impl RegisteredCatalog {
         if self.shared.spec != other.shared.spec {
             return plan_err!(
                 "the partitions of this table have the columns ({}), not ({})",
-                other.shared.spec.column_names().collect::<Vec<_>>().join(", "),
-                self.shared.spec.column_names().collect::<Vec<_>>().join(", ")
+                other
+                    .shared
+                    .spec
+                    .column_names()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                self.shared
+                    .spec
+                    .column_names()
+                    .collect::<Vec<_>>()
+                    .join(", ")
             );
         }
         self.attach(Arc::new(OtherStore(Arc::clone(&other.shared))))
