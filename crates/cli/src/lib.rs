@@ -30,12 +30,21 @@
 //! ```
 
 mod args;
+mod command;
+mod completion;
+mod environment;
+mod history;
+mod interrupt;
+mod layout;
 mod print;
+mod progress;
 mod prompt;
+mod query;
 mod run;
 mod session;
 mod shell;
 mod split;
 mod storage;
 
-pub use run::{Input, Outcome, run};
+pub use environment::Environment;
+pub use run::{Input, Outcome, run, run_in};

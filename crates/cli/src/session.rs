@@ -5,11 +5,16 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::PartitionedSessionExt;
 
-/// Creates a session that is configured by the environment (`DATAFUSION_*`).
-pub(crate) fn create_session(memory_limit: Option<usize>) -> Result<SessionContext> {
-    let config = SessionConfig::from_env()?.with_information_schema(true);
+use crate::args::Args;
+
+/// Creates a session that is configured by the environment (`DATAFUSION_*`) and the flags.
+pub(crate) fn create_session(args: &Args) -> Result<SessionContext> {
+    let mut config = SessionConfig::from_env()?.with_information_schema(true);
+    if let Some(rows) = args.batch_size {
+        config = config.with_batch_size(rows);
+    }
     let runtime = RuntimeEnvBuilder::new();
-    let runtime = match memory_limit {
+    let runtime = match args.memory_limit {
         Some(bytes) => runtime.with_memory_limit(bytes, 1.0),
         None => runtime,
     };
