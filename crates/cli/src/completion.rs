@@ -215,7 +215,9 @@ impl SqlHelper {
             offered.extend(self.tables(word));
             return (start, offered);
         }
-        let mentioned = self.mentioned(text);
+        // The word itself would be the alias of the table before it.
+        let rest = &text[start + word.len()..];
+        let mentioned = self.mentioned(&format!("{before} {rest}"));
         let columns = mentioned.iter().flat_map(|table| table.columns.iter());
         let mut offered: Vec<String> = columns.map(|name| quote(name)).collect();
         let aliases = mentioned.iter().filter_map(|table| table.alias.clone());
@@ -474,6 +476,7 @@ mod tests {
         let helper = helper().await;
         assert_eq!(completed(&helper, "SEL|"), ["SELECT"]);
         assert_eq!(completed(&helper, "sel|"), ["select"]);
+        assert_eq!(completed(&helper, "SELECT 1 FROM sales WHER|"), ["WHERE"]);
         let clause = completed(&helper, "CREATE TABLE x (a INT) PARTITIONED B|");
         assert!(clause.contains(&"BY".to_owned()), "{clause:?}");
     }

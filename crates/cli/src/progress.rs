@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -12,12 +13,15 @@ use datafusion_partitioned::core::{PartitionReports, ScanProgressReport, ScanRep
 use datafusion_partitioned::prelude::PartitionedSession;
 use indicatif::{
     BinaryBytes, HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle,
+    TermLike,
 };
 use tokio::time::sleep;
 
 /// Queries that end earlier show nothing.
 const SHOWN_AFTER: Duration = Duration::from_secs(1);
 const SHOWN_EVERY: Duration = Duration::from_millis(100);
+/// With the space behind it.
+const SPINNER_WIDTH: usize = 2;
 
 /// The progress of one query, from before it starts.
 pub(crate) struct Progress {
@@ -65,10 +69,8 @@ impl Progress {
             let scans = self.scans();
             let rows = rows.load(Ordering::Relaxed);
             let mut text = describe(self.started.elapsed(), rows, &scans);
-            // Room for the spinner, and for what is typed, such as the characters `^C`: the line
-            // cannot be taken away once the terminal has broken it.
-            let width = usize::from(Term::stderr().size().1);
-            text.truncate(width.saturating_sub(8));
+            let width = usize::from(Screen::new().width());
+            text.truncate(width.saturating_sub(SPINNER_WIDTH));
             bar.set_message(text);
             bar.tick();
             sleep(SHOWN_EVERY).await;
@@ -103,8 +105,64 @@ impl Drop for Progress {
 }
 
 fn new_bar() -> ProgressBar {
-    ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr())
+    ProgressBar::with_draw_target(None, ProgressDrawTarget::term_like(Box::new(Screen::new())))
         .with_style(ProgressStyle::default_spinner())
+}
+
+/// The standard error less some columns. The bar fills its line, so that what is typed meanwhile, such as
+/// the characters `^C`, would begin a line of its own, and that of the bar could not be taken away.
+#[derive(Debug)]
+struct Screen(Term);
+
+impl Screen {
+    const ROOM_FOR_TYPING: u16 = 16;
+
+    fn new() -> Self {
+        Self(Term::stderr())
+    }
+}
+
+impl TermLike for Screen {
+    fn width(&self) -> u16 {
+        let (_, columns) = self.0.size();
+        columns.saturating_sub(Self::ROOM_FOR_TYPING)
+    }
+
+    fn height(&self) -> u16 {
+        self.0.size().0
+    }
+
+    fn move_cursor_up(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_up(lines)
+    }
+
+    fn move_cursor_down(&self, lines: usize) -> io::Result<()> {
+        self.0.move_cursor_down(lines)
+    }
+
+    fn move_cursor_right(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_right(columns)
+    }
+
+    fn move_cursor_left(&self, columns: usize) -> io::Result<()> {
+        self.0.move_cursor_left(columns)
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.0.write_line(text)
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.write_str(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.0.clear_line()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Such as `12s, 80 of 215 files, 1.20 GiB of 3.40 GiB, 20s left`.

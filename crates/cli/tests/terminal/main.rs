@@ -47,10 +47,12 @@ fn ctrl_c_cancels_the_query_and_not_the_shell() {
         terminal.wait_for_prompt();
         terminal.send(&format!("\\pset{ENTER}"));
         terminal.wait_for("format is automatic");
+        terminal.wait_for_prompt();
         terminal.clear();
     }
     terminal.send(&format!("SELECT 6 * 7 AS answer;{ENTER}"));
     terminal.wait_for("| 42     |");
+    terminal.wait_for_prompt();
     terminal.send(&format!("\\q{ENTER}"));
     assert_eq!(terminal.exit_code(), 0);
 }
@@ -74,6 +76,7 @@ fn progress_is_shown_and_leaves_nothing_behind() {
             screen.contains(" files, ") || screen.contains("fetched")
         });
         if screen.contains("fetched") {
+            terminal.wait_for_prompt();
             numbers *= 4;
             continue;
         }
@@ -86,6 +89,7 @@ fn progress_is_shown_and_leaves_nothing_behind() {
         assert!(!screen.contains("files"), "{screen}");
         break;
     }
+    terminal.wait_for_prompt();
     terminal.send(CTRL_D);
     assert_eq!(terminal.exit_code(), 0);
 }
@@ -95,7 +99,7 @@ fn progress_does_not_get_into_the_output() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
     let command = format!(
-        "\"$DFP\" --format csv -c 'SELECT 1 AS a; {ENDLESS}' > '{}'",
+        "exec \"$DFP\" --format csv -c 'SELECT 1 AS a; {ENDLESS}' > '{}'",
         output.display()
     );
     let mut terminal = Terminal::shell(&command);
@@ -104,7 +108,8 @@ fn progress_does_not_get_into_the_output() {
     let screen = terminal.wait_for("dfp: cancelled");
     assert!(!screen.contains("0 rows"), "{screen}");
     assert_eq!(terminal.exit_code(), 130);
-    assert_eq!(fs::read_to_string(output).unwrap(), "a\n1\n");
+    let output = fs::read_to_string(output).unwrap();
+    assert_eq!(output, "a\n1\nsum(a.value * b.value)\n");
 }
 
 #[test]
@@ -134,7 +139,7 @@ fn tab_completes_tables_columns_keywords_and_commands() {
     terminal.wait_for("row(s) fetched.");
     terminal.wait_for_prompt();
     terminal.clear();
-    terminal.send(&format!("SELECT 1 FROM sal{TAB} WHE{TAB} amo{TAB} > 1;"));
+    terminal.send(&format!("SELECT 1 FROM sal{TAB} WHER{TAB} amo{TAB} > 1;"));
     terminal.wait_for("dfp> SELECT 1 FROM sales WHERE amount > 1;");
     terminal.send(ENTER);
     terminal.wait_for("1 row(s) fetched.");
@@ -142,6 +147,7 @@ fn tab_completes_tables_columns_keywords_and_commands() {
     terminal.clear();
     terminal.send(&format!("\\tim{TAB}{ENTER}"));
     terminal.wait_for("timing is on");
+    terminal.wait_for_prompt();
     // Several candidates are listed.
     terminal.send(&format!("\\pset format {TAB}{TAB}"));
     terminal.wait_for("automatic");
@@ -174,7 +180,7 @@ fn commands_describe_and_set() {
             "\\quit on",
             "unknown command '\\quit'; did you mean '\\quiet'?; '\\?' lists",
         ),
-        ("\\d nowhere", "nowhere"),
+        ("\\d nowhere", "table 'datafusion.public.nowhere' not found"),
         ("\\i nowhere.sql", "cannot read the file 'nowhere.sql'"),
         ("\\quiet on", "quiet is on"),
         (
@@ -184,10 +190,12 @@ fn commands_describe_and_set() {
         ("\\pset format csv", "format is csv"),
         ("SELECT amount FROM sales;", "\namount\n5\n"),
     ] {
+        terminal.wait_for_prompt();
         terminal.clear();
         terminal.send(&format!("{command}{ENTER}"));
         terminal.wait_for(reply);
     }
+    terminal.wait_for_prompt();
     terminal.send(&format!("exit{ENTER}"));
     assert_eq!(terminal.exit_code(), 0);
 }
@@ -220,6 +228,7 @@ fn the_home_folder_has_history_without_secrets_and_statements_for_the_start() {
     terminal.send(UP);
     terminal.wait_for("dfp> SELECT x FROM v;");
     terminal.send(CTRL_C);
+    terminal.wait_for_prompt();
     terminal.send(CTRL_D);
     assert_eq!(terminal.exit_code(), 0);
 }
@@ -240,12 +249,14 @@ fn plans_and_reports_fit_the_terminal() {
             "partitions_scanned        | 2",
         ),
     ] {
+        terminal.wait_for_prompt();
         terminal.clear();
         terminal.send(&format!("{statement}{ENTER}"));
         let screen = terminal.wait_for("row(s) fetched.");
         assert!(screen.contains(shown), "{screen}");
         assert!(!terminal.is_wrapped(), "{screen}");
     }
+    terminal.wait_for_prompt();
     terminal.send(CTRL_D);
     assert_eq!(terminal.exit_code(), 0);
 }

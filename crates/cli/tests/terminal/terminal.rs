@@ -21,7 +21,7 @@ const LINES: u16 = 60;
 const COLUMNS: u16 = 100;
 
 /// For anything to happen, on a machine with a lot else to do.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A process on a terminal of 100 columns.
 pub(crate) struct Terminal {
