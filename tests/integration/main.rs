@@ -1,5 +1,6 @@
 //! The integration tests, in one binary. One module for each subject.
 
+mod catalog_file;
 mod catalogs;
 mod common;
 
@@ -29,12 +30,14 @@ mod projected_types;
 mod projection;
 mod properties;
 mod reading;
+mod registered;
 mod row_skipping;
 mod row_source;
 mod s3;
 mod s3_server;
 mod schema_evolution;
 mod shell;
+mod slt;
 mod stock_filters;
 mod subqueries;
 mod tidy;

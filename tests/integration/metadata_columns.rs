@@ -162,7 +162,12 @@ async fn names_are_checked_when_the_table_is_made() {
             "file.owner",
             "invalid value 'file.owner' for option 'metadata.columns'",
         ),
-        ("id BIGINT, p INT", "p", "file.size,file.size", "each once"),
+        (
+            "id BIGINT, p INT",
+            "p",
+            "file.size,file.size",
+            "named twice",
+        ),
         (
             "\"file.size\" BIGINT, p INT",
             "p",

@@ -32,9 +32,17 @@ const MEMBERS: &[Member] = &[
     published("catalog", &["core"]),
     published("dynamic-filter", &["core"]),
     published("table", &["core", "catalog", "connector"]),
+    published("catalog-sql", &["core", "catalog", "connector", "table"]),
     published(
         FACADE,
-        &["core", "catalog", "connector", "dynamic-filter", "table"],
+        &[
+            "core",
+            "catalog",
+            "catalog-sql",
+            "connector",
+            "dynamic-filter",
+            "table",
+        ],
     ),
     published("cli", &[FACADE, "test-utils"]),
     unpublished("test-utils", Some(&[FACADE])),

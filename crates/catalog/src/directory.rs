@@ -8,7 +8,7 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{
     ListingContext, Mismatch, PartitionBatch, PartitionCatalog, PartitionError, PartitionEstimate,
-    PartitionLayout, PartitionPredicate, PartitionSpec,
+    PartitionLayout, PartitionPredicate, PartitionSpec, PartitionValues,
 };
 use futures::stream::BoxStream;
 use object_store::ObjectMeta;
@@ -148,6 +148,22 @@ impl DirectoryCatalog {
     /// The directories of the table.
     pub fn roots(&self) -> &[Path] {
         &self.table.roots
+    }
+
+    /// Where a writer would put a partition of these values: below the first root.
+    ///
+    /// # Errors
+    /// When the layout cannot spell the values.
+    pub fn location_of(&self, values: &PartitionValues) -> Result<Path> {
+        let path = self.table.layout.path(values)?;
+        let root = self.table.roots.first().map_or("", Path::as_ref);
+        let location = match root {
+            "" => path,
+            root => format!("{root}/{path}"),
+        };
+        Path::parse(&location).map_err(|error| {
+            plan_datafusion_err!("'{location}' cannot be the location of a partition: {error}")
+        })
     }
 
     pub(crate) fn table(&self) -> &Table {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`DirectoryCatalog`] | found by listing directories, through a [`Lister`] that may remember listings in a [`ListingCache`] |
 //! | [`ProjectionCatalog`] | computed from rules |
+//! | [`RegisteredCatalog`] | added and removed by statements, and kept in a [`PartitionStore`] |
 //! | [`HybridCatalog`] | found by listing the directories below those of another catalog |
 
 mod data_file;
@@ -16,6 +17,7 @@ mod listing_cache;
 mod local;
 mod observed;
 mod projection;
+mod registered;
 mod seen;
 mod walk;
 
@@ -26,4 +28,7 @@ pub use lister::Lister;
 pub use listing_cache::ListingCache;
 pub use projection::{
     ColumnProjection, DateFormat, DateProjection, DateUnit, ProjectedLocations, ProjectionCatalog,
+};
+pub use registered::{
+    MemoryPartitionStore, PartitionStore, RegisteredCatalog, StoredPartitions, already_registered,
 };

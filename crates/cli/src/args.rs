@@ -32,6 +32,11 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "ROWS", value_parser = parse_batch_size)]
     pub(crate) batch_size: Option<usize>,
 
+    /// Keep the definitions of tables and views, and registered partitions, in this file, which is made if it is
+    /// not there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) catalog: Option<PathBuf>,
+
     /// How to write results
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: OutputFormat,

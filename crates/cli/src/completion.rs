@@ -10,6 +10,7 @@ use datafusion::common::TableReference;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use datafusion_partitioned::sql::is_complete;
 use futures::FutureExt;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -20,7 +21,6 @@ use rustyline::{Context, Helper};
 
 use crate::args::OutputFormat;
 use crate::command::{COMMANDS, Command, SETTINGS, functions};
-use crate::split::is_complete;
 
 /// The words of SQL that are worth to be completed.
 const KEYWORDS: &[&str] = &[

@@ -5,6 +5,7 @@
 //! dfp -f setup.sql -c "SELECT ..."         files first, then commands
 //! dfp --format csv < report.sql            standard input, when it is not a terminal
 //! dfp                                      a prompt
+//! dfp --catalog lake.db -c "CREATE .."     tables that the next run with this file has too
 //! ```
 //!
 //! Each file, command or input may hold several statements. The first one that fails ends the run
@@ -43,7 +44,6 @@ mod query;
 mod run;
 mod session;
 mod shell;
-mod split;
 mod storage;
 
 pub use environment::Environment;

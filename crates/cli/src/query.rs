@@ -10,13 +10,13 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::JoinSet;
 use datafusion::common::{Result, internal_datafusion_err};
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execution_plan::{Boundedness, ExecutionPlanProperties};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
+use datafusion::sql::parser;
 use datafusion::sql::sqlparser::ast;
+use datafusion_partitioned::sql::{Statement, execute};
 use futures::{StreamExt, stream};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -127,16 +127,8 @@ async fn open(
     context: &SessionContext,
     statement: Statement,
 ) -> Result<(SendableRecordBatchStream, AnswerKind)> {
-    let is_show = matches!(&statement, Statement::Statement(inner)
-        if matches!(inner.as_ref(), ast::Statement::ShowVariable { .. }));
-    let plan = context.state().statement_to_plan(statement).await?;
-    let kind = match &plan {
-        LogicalPlan::Explain(_) | LogicalPlan::Analyze(_) => AnswerKind::Plan,
-        LogicalPlan::DescribeTable(_) => AnswerKind::Description,
-        _ if is_show => AnswerKind::Description,
-        _ => AnswerKind::Rows,
-    };
-    let frame = context.execute_logical_plan(plan).await?;
+    let kind = kind(&statement);
+    let frame = Box::pin(execute(context, statement)).await?;
     let task_context = Arc::new(frame.task_ctx());
     let plan: Arc<dyn ExecutionPlan> = frame.create_physical_plan().await?;
     let kind = match plan.boundedness() {
@@ -144,6 +136,25 @@ async fn open(
         _ => kind,
     };
     Ok((execute_stream(plan, task_context)?, kind))
+}
+
+/// What the statement says about its rows.
+fn kind(statement: &Statement) -> AnswerKind {
+    let statement = match statement {
+        Statement::DataFusion(statement) => &statement.statement,
+        Statement::Partition(_) => return AnswerKind::Rows,
+        Statement::Explain(..) => return AnswerKind::Plan,
+    };
+    match statement {
+        parser::Statement::Explain(_) => AnswerKind::Plan,
+        parser::Statement::Statement(statement) => match statement.as_ref() {
+            ast::Statement::ShowVariable { .. } | ast::Statement::ExplainTable { .. } => {
+                AnswerKind::Description
+            }
+            _ => AnswerKind::Rows,
+        },
+        _ => AnswerKind::Rows,
+    }
 }
 
 fn receive(schema: SchemaRef, receiver: mpsc::Receiver<Message>) -> SendableRecordBatchStream {

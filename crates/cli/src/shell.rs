@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
+use datafusion_partitioned::sql::{ParsedStatement, Statement, parse_statements};
 use rustyline::error::ReadlineError;
 use tokio::select;
 
@@ -18,7 +18,6 @@ use crate::print::Printer;
 use crate::progress::Progress;
 use crate::query::Query;
 use crate::session::create_session;
-use crate::split::{SplitStatement, split};
 use crate::storage::open_buckets;
 
 /// A session together with the place where results go.
@@ -70,8 +69,8 @@ impl<W: Write + Send> Shell<W> {
     /// the statement itself can contain credentials.
     pub(crate) async fn execute(&mut self, origin: &str, sql: &str) -> Result<(), ShellError> {
         let config = self.context.copied_config();
-        let statements = split(sql, &config.options().sql_parser);
-        for (index, SplitStatement { line, statement }) in statements.into_iter().enumerate() {
+        let statements = parse_statements(sql, &config.options().sql_parser);
+        for (index, ParsedStatement { line, statement }) in statements.into_iter().enumerate() {
             let result = match statement {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
@@ -97,7 +96,9 @@ impl<W: Write + Send> Shell<W> {
         if self.environment.catches_interrupts {
             self.interrupts.listen()?;
         }
-        open_buckets(&mut statement, &self.context.runtime_env())?;
+        if let Statement::DataFusion(statement) = &mut statement {
+            open_buckets(&mut statement.statement, &self.context.runtime_env())?;
+        }
         let config = self.context.copied_config();
         let format = &config.options().format;
         let progress = match self.environment.errors_are_terminal && !self.printer.quiet {

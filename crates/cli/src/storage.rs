@@ -1,4 +1,5 @@
-//! Buckets of S3 as locations: an object store is opened when a statement first names its bucket.
+//! Buckets of S3 as locations: an object store is opened when a statement first names its bucket, or a table of
+//! a catalog file is there.
 //!
 //! Settings come from the environment (`AWS_*`), and from the options of the statement:
 //!
@@ -19,11 +20,12 @@ use std::slice;
 use std::sync::Arc;
 
 use datafusion::common::{Result, config_datafusion_err, config_err};
+use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::Value;
-use object_store::ClientConfigKey;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::{ClientConfigKey, ObjectStore};
 use url::Url;
 
 const OPTION_PREFIX: &str = "aws.";
@@ -67,7 +69,7 @@ fn open_buckets_with(
     let buckets: Vec<_> = locations
         .iter()
         .filter_map(|location| Url::parse(location).ok())
-        .filter(|url| matches!(url.scheme(), "s3" | "s3a"))
+        .filter(is_bucket)
         .collect();
     if buckets.is_empty() && !settings.is_empty() {
         return config_err!(
@@ -83,6 +85,39 @@ fn open_buckets_with(
         }
     }
     Ok(())
+}
+
+/// Stores by their URLs, where the buckets that are not known are opened as the environment says.
+#[derive(Debug, Default)]
+pub(crate) struct BucketRegistry(DefaultObjectStoreRegistry);
+
+impl ObjectStoreRegistry for BucketRegistry {
+    fn register_store(
+        &self,
+        url: &Url,
+        store: Arc<dyn ObjectStore>,
+    ) -> Option<Arc<dyn ObjectStore>> {
+        self.0.register_store(url, store)
+    }
+
+    fn deregister_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        self.0.deregister_store(url)
+    }
+
+    fn get_store(&self, url: &Url) -> Result<Arc<dyn ObjectStore>> {
+        let known = self.0.get_store(url);
+        if known.is_ok() || !is_bucket(url) {
+            return known;
+        }
+        let store = open_bucket(&AmazonS3Builder::from_env(), url, &[])?;
+        let store: Arc<dyn ObjectStore> = Arc::new(store);
+        self.0.register_store(url, Arc::clone(&store));
+        Ok(store)
+    }
+}
+
+fn is_bucket(url: &Url) -> bool {
+    matches!(url.scheme(), "s3" | "s3a")
 }
 
 fn take_settings(options: &mut Vec<(String, Value)>) -> Result<Vec<S3Setting>> {
@@ -139,6 +174,17 @@ mod tests {
     use datafusion::sql::parser::DFParser;
 
     use super::*;
+
+    #[test]
+    fn buckets_that_no_statement_names_are_opened() {
+        let registry = BucketRegistry::default();
+        let store = |url: &str| registry.get_store(&Url::parse(url).unwrap());
+        let first = store("s3://lake/sales").unwrap();
+        assert!(Arc::ptr_eq(&first, &store("s3://lake/other").unwrap()));
+        assert!(!Arc::ptr_eq(&first, &store("s3://sea/").unwrap()));
+        assert!(store("gs://lake/").is_err());
+        assert!(store("file:///").is_ok());
+    }
 
     #[test]
     fn options_are_taken_out_of_the_statement() {

@@ -1,17 +1,27 @@
-//! The table factory that tells statements for a connector from DataFusion's own.
+//! How a statement becomes a table, and the table factory that tells statements for a connector from
+//! DataFusion's own.
 
+use std::any::Any;
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::{DataFusionError, Result, TableReference};
-use datafusion::logical_expr::CreateExternalTable;
+use datafusion::common::{
+    DataFusionError, Result, TableReference, config_err, plan_datafusion_err,
+};
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion_partitioned_core::PartitionedOptions;
+use futures::FutureExt;
 
 use crate::format::FormatOptions;
 use crate::options::normalize_key;
-use crate::{ConnectorContext, ConnectorOption, ConnectorOptions, ConnectorRegistry};
+use crate::{
+    Connector, ConnectorContext, ConnectorOption, ConnectorOptions, ConnectorRegistry,
+    TableDefinition, TableDefinitions, did_you_mean,
+};
 
 /// The option that selects a connector.
 pub const CONNECTOR: ConnectorOption<Option<String>> = ConnectorOption::new(
@@ -44,23 +54,10 @@ impl TableProviderFactory for ConnectorTableFactory {
         session: &dyn Session,
         command: &CreateExternalTable,
     ) -> Result<Arc<dyn TableProvider>> {
-        let default = default_connector(session, command);
-        if default.is_none() && !names_connector(&command.options) {
-            return self.inner.create(session, command).await;
+        match connector_of(session, command)? {
+            Some(_) => create_table(session, command, &self.registry).await,
+            None => self.inner.create(session, command).await,
         }
-        let options = ConnectorOptions::try_new(command.name.clone(), &command.options)?;
-        let Some(identifier) = options.get(&CONNECTOR)?.or(default) else {
-            return self.inner.create(session, command).await;
-        };
-        let connector = self.registry.get(&identifier, &command.name)?;
-        let format = FormatOptions::new(session, &command.file_type);
-        options.check_known(&connector.options(), &format, &command.file_type)?;
-
-        let context = ConnectorContext::new(session, command, &options, &self.registry);
-        let table = connector.create_table(&context).await;
-        let table = table.map_err(|error| with_table_name(error, &command.name))?;
-        options.check_read(&identifier)?;
-        Ok(table)
     }
 }
 
@@ -78,20 +75,43 @@ pub fn wrap_table_factories(
     }
 }
 
-/// The error, with the name of the table in front when it is not in there: what a connector calls
-/// may not know it.
-fn with_table_name(error: DataFusionError, table: &TableReference) -> DataFusionError {
-    let name = format!("table '{table}'");
-    match error.to_string().contains(&name) {
-        true => error,
-        false => error.context(name),
+/// The connector that makes the table of a statement; `None` if that is left to DataFusion.
+///
+/// # Errors
+/// When the statement names two.
+pub fn connector_of(
+    session: &dyn Session,
+    command: &CreateExternalTable,
+) -> Result<Option<String>> {
+    let mut named: Vec<&String> = command
+        .options
+        .iter()
+        .filter(|(key, _)| normalize_key(key) == CONNECTOR.key())
+        .map(|(_, value)| value)
+        .collect();
+    named.sort_unstable();
+    named.dedup();
+    match named[..] {
+        [] => match misspelt_connector(command) {
+            Some(key) => config_err!(
+                "table '{}': unknown option '{key}' (did you mean 'connector'?)",
+                command.name
+            ),
+            None => Ok(default_connector(session, command)),
+        },
+        [connector] => Ok(Some(connector.clone())),
+        _ => Err(plan_datafusion_err!(
+            "table '{}': option 'connector' has two values, '{}' and '{}'; remove one",
+            command.name,
+            named[0],
+            named[1]
+        )),
     }
 }
 
-fn names_connector(options: &HashMap<String, String>) -> bool {
-    options
-        .keys()
-        .any(|key| normalize_key(key) == CONNECTOR.key())
+fn misspelt_connector(command: &CreateExternalTable) -> Option<String> {
+    let mut keys = command.options.keys().map(|key| normalize_key(key));
+    keys.find(|key| !did_you_mean(key, [CONNECTOR.key()]).is_empty())
 }
 
 fn default_connector(session: &dyn Session, command: &CreateExternalTable) -> Option<String> {
@@ -101,6 +121,165 @@ fn default_connector(session: &dyn Session, command: &CreateExternalTable) -> Op
         .get::<PartitionedOptions>()?;
     let applies = !options.default_connector.is_empty() && !command.table_partition_cols.is_empty();
     applies.then(|| options.default_connector.clone())
+}
+
+/// Makes the table of a statement with its connector, and remembers its [`TableDefinition`]. Does not
+/// register it.
+///
+/// # Errors
+/// When the statement names no connector, when its options are wrong, and when the connector fails or
+/// panics.
+pub async fn create_table(
+    session: &dyn Session,
+    command: &CreateExternalTable,
+    registry: &Arc<ConnectorRegistry>,
+) -> Result<Arc<dyn TableProvider>> {
+    let NewTable { connector, command } = NewTable::try_new(session, command.clone(), registry)?;
+    let definition = TableDefinition::new(command, connector.as_ref(), HashMap::new());
+    create(session, connector.as_ref(), definition, registry).await
+}
+
+/// Makes a table again from [`TableDefinition::to_lasting_sql`], with those of the `enrichment` options
+/// that are forwardable in the place of its own.
+///
+/// # Errors
+/// As [`create_table`].
+pub async fn restore_table(
+    session: &SessionState,
+    sql: &str,
+    enrichment: HashMap<String, String>,
+    registry: &Arc<ConnectorRegistry>,
+) -> Result<Arc<dyn TableProvider>> {
+    let statement = crate::create_statement::parse(sql, &session.config().options().sql_parser)?;
+    let plan = session.statement_to_plan(statement).await?;
+    let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(command)) = plan else {
+        return Err(plan_datafusion_err!(
+            "a table is made by a CREATE statement"
+        ));
+    };
+    let mut new = NewTable::try_new(session, *command, registry)?;
+    let own = new.connector.options();
+    for (key, value) in &enrichment {
+        let key = normalize_key(key);
+        let is_forwardable = own
+            .iter()
+            .any(|option| option.is_forwardable() && option.has_key(&key));
+        if is_forwardable {
+            new.set_option(&key, value);
+        }
+    }
+    let definition = TableDefinition::new(new.command, new.connector.as_ref(), enrichment);
+    create(session, new.connector.as_ref(), definition, registry).await
+}
+
+/// Makes a table again with other options, for one query.
+///
+/// # Errors
+/// As [`create_table`], and when `options` has another connector.
+pub async fn create_table_with_options(
+    session: &dyn Session,
+    definition: &TableDefinition,
+    options: HashMap<String, String>,
+    registry: &Arc<ConnectorRegistry>,
+) -> Result<Arc<dyn TableProvider>> {
+    let mut new = NewTable::try_new(session, definition.command().clone(), registry)?;
+    for (key, value) in &options {
+        let key = normalize_key(key);
+        if key == CONNECTOR.key() {
+            return Err(plan_datafusion_err!(
+                "table '{}': a query cannot give a table another connector; leave the option \
+                 'connector' out",
+                new.command.name
+            ));
+        }
+        new.set_option(&key, value);
+    }
+    let definition = TableDefinition::new(new.command, new.connector.as_ref(), options);
+    create(session, new.connector.as_ref(), definition, registry).await
+}
+
+struct NewTable {
+    connector: Arc<dyn Connector>,
+    command: CreateExternalTable,
+}
+
+impl NewTable {
+    fn try_new(
+        session: &dyn Session,
+        command: CreateExternalTable,
+        registry: &ConnectorRegistry,
+    ) -> Result<Self> {
+        let Some(identifier) = connector_of(session, &command)? else {
+            return Err(plan_datafusion_err!(
+                "table '{}': missing option 'connector'",
+                command.name
+            ));
+        };
+        let connector = registry.get(&identifier, &command.name)?;
+        Ok(Self { connector, command })
+    }
+
+    /// Sets an option in the place of what the statement says under any of its keys.
+    fn set_option(&mut self, key: &str, value: &str) {
+        let own = self.connector.options();
+        let option = own.iter().find(|option| option.has_key(key));
+        let is_same = |given: &String| {
+            let given = normalize_key(given);
+            given == key || option.is_some_and(|option| option.is_same(key, &given))
+        };
+        self.command.options.retain(|given, _| !is_same(given));
+        self.command
+            .options
+            .insert(key.to_owned(), value.to_owned());
+    }
+}
+
+async fn create(
+    session: &dyn Session,
+    connector: &dyn Connector,
+    definition: TableDefinition,
+    registry: &Arc<ConnectorRegistry>,
+) -> Result<Arc<dyn TableProvider>> {
+    let command = definition.command();
+    let options = ConnectorOptions::try_new(command)?;
+    options.get(&CONNECTOR)?;
+    let format = FormatOptions::new(session, &command.file_type);
+    options.check(&connector.options(), &format)?;
+
+    let context = ConnectorContext::new(session, &definition, &options, registry);
+    let table = AssertUnwindSafe(connector.create_table(&context)).catch_unwind();
+    let table = match table.await {
+        Ok(table) => table.map_err(|error| with_table_name(error, &command.name))?,
+        Err(panic) => {
+            return Err(plan_datafusion_err!(
+                "table '{}': the connector '{}' panicked: {}",
+                command.name,
+                definition.connector(),
+                panic_message(panic.as_ref())
+            ));
+        }
+    };
+    options.check_read(definition.connector())?;
+    if let Some(definitions) = session.config().get_extension::<TableDefinitions>() {
+        definitions.insert(&table, Arc::new(definition));
+    }
+    Ok(table)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
+
+/// The error, with the name of the table in front when it is not in there: what a connector calls
+/// may not know it.
+fn with_table_name(error: DataFusionError, table: &TableReference) -> DataFusionError {
+    let name = format!("table '{table}'");
+    match error.to_string().contains(&name) {
+        true => error,
+        false => error.context(name),
+    }
 }
 
 #[cfg(test)]
@@ -153,7 +332,7 @@ mod tests {
     async fn wrapping_twice_changes_nothing() {
         let context = session("");
         let registry = Arc::new(ConnectorRegistry::new());
-        registry.register(Arc::new(EmptyConnector));
+        registry.register(Arc::new(EmptyConnector)).unwrap();
         wrap_table_factories(context.state_ref().write().table_factories_mut(), &registry);
         create(&context, "", "'connector' 'empty', 'has_header' 'true'")
             .await
@@ -167,11 +346,11 @@ mod tests {
         for (options, message) in [
             (
                 "'connector' 'emty'",
-                "unknown connector 'emty' for table 't' (did you mean 'empty'?)",
+                "table 't': unknown connector 'emty' (did you mean 'empty'?)",
             ),
             (
                 "'connector' 'empty', 'row' '1'",
-                "unknown option 'row' for table 't' (did you mean 'rows'?)",
+                "table 't': unknown option 'row' (did you mean 'rows'?)",
             ),
             (
                 "'connector' 'empty', 'rows' 'x', 'has_header' 'true'",
@@ -193,7 +372,7 @@ mod tests {
         assert!(
             error
                 .to_string()
-                .contains("option 'rows' has no effect on table 't'"),
+                .contains("table 't': option 'rows' has no effect"),
             "{error}"
         );
     }
@@ -264,8 +443,8 @@ mod tests {
         let context =
             SessionContext::new_with_config(SessionConfig::new().with_option_extension(options));
         let registry = Arc::new(ConnectorRegistry::new());
-        registry.register(Arc::new(EmptyConnector));
-        registry.register(Arc::new(CarelessConnector));
+        registry.register(Arc::new(EmptyConnector)).unwrap();
+        registry.register(Arc::new(CarelessConnector)).unwrap();
         wrap_table_factories(context.state_ref().write().table_factories_mut(), &registry);
         context
     }

@@ -4,10 +4,13 @@
 //! |---|---|
 //! | [`Connector`] | makes a table from a statement, implemented once for each kind of source |
 //! | [`ConnectorOption`], [`OptionDescription`] | what a connector declares about its options |
+//! | [`OptionValue`] | the types of their values, secrets among them |
 //! | [`ConnectorOptions`] | the options of one statement, normalised, typed and checked |
 //! | [`ConnectorContext`] | everything a connector is told about the statement |
 //! | [`ConnectorRegistry`] | the connectors of a session by identifier |
 //! | [`ConnectorTableFactory`] | a table factory in front of the one that was there before |
+//! | [`PlanExecutor`] | statements that a catalog executes in its own way |
+//! | [`TableDefinition`], [`TableDefinitions`] | the statements that made the tables of a session |
 //!
 //! A statement goes one of two ways:
 //!
@@ -15,7 +18,7 @@
 //! CREATE EXTERNAL TABLE
 //!   -> ConnectorTableFactory
 //!        |-- 'connector' is given, or the table is partitioned and there is a default
-//!        |      -> ConnectorRegistry::get -> Connector::create_table
+//!        |      -> create_table -> ConnectorRegistry::get -> Connector::create_table
 //!        `-- else
 //!               -> the wrapped factory, with the statement as it was written
 //! ```
@@ -63,7 +66,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<()> {
 //! let registry = Arc::new(ConnectorRegistry::new());
-//! registry.register(Arc::new(EmptyConnector));
+//! registry.register(Arc::new(EmptyConnector))?;
 //!
 //! let context = SessionContext::new();
 //! wrap_table_factories(context.state_ref().write().table_factories_mut(), &registry);
@@ -80,15 +83,31 @@
 //! `partitioned.default_connector`, nothing about DataFusion's own tables changes.
 
 mod connector;
+mod create_statement;
+mod definition;
+mod definition_sql;
 mod factory;
 mod format;
 mod option;
 mod options;
+mod plan_executor;
 mod registry;
+mod secret;
 mod suggestion;
+mod value;
 
-pub use connector::{Connector, ConnectorContext};
-pub use factory::{CONNECTOR, ConnectorTableFactory, wrap_table_factories};
-pub use option::{ConnectorOption, OptionDescription, OptionValue};
+pub use connector::{Connector, ConnectorAbility, ConnectorContext};
+pub use create_statement::{is_create_table_with_connector, parse_create_table, sql_dialect};
+pub use definition::{TableDefinition, TableDefinitions};
+pub use factory::{
+    CONNECTOR, ConnectorTableFactory, connector_of, create_table, create_table_with_options,
+    restore_table, wrap_table_factories,
+};
+pub use option::{ConnectorOption, OptionDescription};
 pub use options::ConnectorOptions;
+pub use plan_executor::{PlanExecutor, SessionPlanExecutor, execute_plan};
 pub use registry::ConnectorRegistry;
+pub use secrecy;
+pub use secret::{HIDDEN, hide_credentials, is_sensitive_key};
+pub use suggestion::{did_you_mean, quoted_list};
+pub use value::{OptionValue, parse_choice};

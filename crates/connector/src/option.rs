@@ -1,4 +1,4 @@
-//! What a connector declares about one of its options: key, type, default and a sentence for the
+//! What a connector declares about one of its options: keys, type, default and a sentence for the
 //! reader.
 //!
 //! Texts are parsed late, when [`ConnectorOptions::get`](crate::ConnectorOptions::get) asks for the
@@ -7,73 +7,22 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A type that the text of an option can be parsed into.
-///
-/// Implement it for the enums of a connector. `Option<T>` is there for options that may be left
-/// out.
-pub trait OptionValue: Sized {
-    /// The name of the type in lists of options.
-    const TYPE_NAME: &'static str;
-
-    /// Parses the text, or says what was expected instead, as in `true or false`.
-    fn parse(text: &str) -> Result<Self, String>;
-
-    /// The value of an option that is not given and has no default; `None` makes the option
-    /// mandatory.
-    fn absent() -> Option<Self> {
-        None
-    }
-}
-
-impl OptionValue for String {
-    const TYPE_NAME: &'static str = "string";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        Ok(text.to_owned())
-    }
-}
-
-impl OptionValue for bool {
-    const TYPE_NAME: &'static str = "boolean";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            _ if text.eq_ignore_ascii_case("true") => Ok(true),
-            _ if text.eq_ignore_ascii_case("false") => Ok(false),
-            _ => Err("true or false".to_owned()),
-        }
-    }
-}
-
-impl OptionValue for usize {
-    const TYPE_NAME: &'static str = "integer";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        text.parse()
-            .map_err(|_| format!("an integer from 0 to {}", Self::MAX))
-    }
-}
-
-impl<T: OptionValue> OptionValue for Option<T> {
-    const TYPE_NAME: &'static str = T::TYPE_NAME;
-
-    fn parse(text: &str) -> Result<Self, String> {
-        T::parse(text).map(Some)
-    }
-
-    fn absent() -> Option<Self> {
-        Some(None)
-    }
-}
+use crate::OptionValue;
+use crate::options::parse_value;
 
 /// The declaration of an option with values of type `T`, usually a constant:
 ///
 /// ```
 /// use datafusion_partitioned_connector::ConnectorOption;
+/// use datafusion_partitioned_core::TimeSpan;
 ///
 /// const SCHEMA_SAMPLE: ConnectorOption<usize> =
 ///     ConnectorOption::new("schema.sample", "Number of partitions to infer the schema from")
 ///         .with_default("1");
+/// const TIMEOUT: ConnectorOption<TimeSpan> =
+///     ConnectorOption::new("request.timeout", "How long to wait for an answer")
+///         .with_default("30s")
+///         .with_deprecated_keys(&["timeout"]);
 /// const COMMENT: ConnectorOption<Option<String>> =
 ///     ConnectorOption::new("comment", "A remark about the table");
 /// ```
@@ -81,11 +30,15 @@ impl<T: OptionValue> OptionValue for Option<T> {
 /// An option without a default is mandatory, unless its type is an `Option`.
 ///
 /// A `*` in the key stands for a name, as in `projection.*.type`; see
-/// [`ConnectorOptions::get_named`](crate::ConnectorOptions::get_named).
+/// [`ConnectorOptions::get_named`](crate::ConnectorOptions::get_named) and
+/// [`ConnectorOptions::get_map`](crate::ConnectorOptions::get_map).
 pub struct ConnectorOption<T> {
     key: &'static str,
     description: &'static str,
     default: Option<&'static str>,
+    fallback_keys: &'static [&'static str],
+    deprecated_keys: &'static [&'static str],
+    is_forwardable: bool,
     value: PhantomData<fn() -> T>,
 }
 
@@ -96,6 +49,9 @@ impl<T> ConnectorOption<T> {
             key,
             description,
             default: None,
+            fallback_keys: &[],
+            deprecated_keys: &[],
+            is_forwardable: false,
             value: PhantomData,
         }
     }
@@ -104,6 +60,31 @@ impl<T> ConnectorOption<T> {
     pub const fn with_default(self, default: &'static str) -> Self {
         Self {
             default: Some(default),
+            ..self
+        }
+    }
+
+    /// Other keys that are looked for, in this order, when the statement does not give the first.
+    pub const fn with_fallback_keys(self, keys: &'static [&'static str]) -> Self {
+        Self {
+            fallback_keys: keys,
+            ..self
+        }
+    }
+
+    /// Former keys, looked for last. A statement that gives one gets a warning.
+    pub const fn with_deprecated_keys(self, keys: &'static [&'static str]) -> Self {
+        Self {
+            deprecated_keys: keys,
+            ..self
+        }
+    }
+
+    /// Says that the option does not change what the table is, so that the definition of the catalog
+    /// may set it for a plan that was stored with another value (Flink: `forwardOptions`).
+    pub const fn forwardable(self) -> Self {
+        Self {
+            is_forwardable: true,
             ..self
         }
     }
@@ -117,6 +98,12 @@ impl<T> ConnectorOption<T> {
     pub const fn default_text(&self) -> Option<&'static str> {
         self.default
     }
+
+    /// All keys, the first one that is given wins.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static str> {
+        let others = self.fallback_keys.iter().chain(self.deprecated_keys);
+        std::iter::once(self.key).chain(others.copied())
+    }
 }
 
 impl<T: OptionValue> ConnectorOption<T> {
@@ -127,6 +114,12 @@ impl<T: OptionValue> ConnectorOption<T> {
             type_name: T::TYPE_NAME,
             default: self.default,
             description: self.description,
+            fallback_keys: self.fallback_keys,
+            deprecated_keys: self.deprecated_keys,
+            is_forwardable: self.is_forwardable,
+            is_secret: T::IS_SECRET,
+            check: |text| parse_value::<T>(text).map(drop),
+            may_be_absent: || T::absent().is_some(),
         }
     }
 }
@@ -138,12 +131,18 @@ impl<T: OptionValue> fmt::Debug for ConnectorOption<T> {
 }
 
 /// A [`ConnectorOption`] without its Rust type, for lists of options.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct OptionDescription {
     key: &'static str,
     type_name: &'static str,
     default: Option<&'static str>,
     description: &'static str,
+    fallback_keys: &'static [&'static str],
+    deprecated_keys: &'static [&'static str],
+    is_forwardable: bool,
+    is_secret: bool,
+    check: fn(&str) -> Result<(), String>,
+    may_be_absent: fn() -> bool,
 }
 
 impl OptionDescription {
@@ -152,15 +151,37 @@ impl OptionDescription {
         self.key
     }
 
-    /// Whether this is the option with the key `key`, in which any name may stand for a `*`.
+    /// All keys, the first one that is given wins.
+    pub fn keys(&self) -> impl Iterator<Item = &'static str> {
+        let others = self.fallback_keys.iter().chain(self.deprecated_keys);
+        std::iter::once(self.key).chain(others.copied())
+    }
+
+    /// Whether a key of this option is `key`, in which any name may stand for a `*`.
     pub(crate) fn has_key(&self, key: &str) -> bool {
-        match self.key.split_once('*') {
-            None => self.key == key,
-            Some((before, behind)) => key
-                .strip_prefix(before)
-                .and_then(|key| key.strip_suffix(behind))
-                .is_some_and(|name| !name.is_empty()),
-        }
+        self.name_in(key).is_some()
+    }
+
+    /// Whether two keys are ones of this option, with the same name for the `*`.
+    pub(crate) fn is_same(&self, key: &str, other: &str) -> bool {
+        let name = self.name_in(key);
+        name.is_some() && name == self.name_in(other)
+    }
+
+    /// The name that stands for the `*` in `key`, empty if there is none; `None` for another option.
+    fn name_in<'a>(&self, key: &'a str) -> Option<&'a str> {
+        self.keys().find_map(|own| match own.split_once('*') {
+            None => (own == key).then_some(""),
+            Some((before, behind)) => {
+                let name = key.strip_prefix(before)?.strip_suffix(behind)?;
+                (!name.is_empty()).then_some(name)
+            }
+        })
+    }
+
+    /// The key to use instead of `key`, if that is a former one.
+    pub(crate) fn replacement_of(&self, key: &str) -> Option<&'static str> {
+        self.deprecated_keys.contains(&key).then_some(self.key)
     }
 
     /// The name of the value's type.
@@ -176,6 +197,37 @@ impl OptionDescription {
     /// What the option does.
     pub fn description(&self) -> &str {
         self.description
+    }
+
+    /// Whether a statement must give it.
+    pub fn is_required(&self) -> bool {
+        let is_pattern = self.key.contains('*');
+        self.default.is_none() && !is_pattern && !(self.may_be_absent)()
+    }
+
+    /// Whether its value must not be shown.
+    pub fn is_secret(&self) -> bool {
+        self.is_secret
+    }
+
+    /// See [`ConnectorOption::forwardable`].
+    pub fn is_forwardable(&self) -> bool {
+        self.is_forwardable
+    }
+
+    /// Whether `text` is a value of it, or else what was expected.
+    pub(crate) fn check(&self, text: &str) -> Result<(), String> {
+        (self.check)(text)
+    }
+}
+
+impl fmt::Debug for OptionDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OptionDescription")
+            .field("keys", &self.keys().collect::<Vec<_>>())
+            .field("type", &self.type_name)
+            .field("default", &self.default)
+            .finish_non_exhaustive()
     }
 }
 
@@ -193,6 +245,8 @@ mod tests {
         assert_eq!(description.type_name(), "integer");
         assert_eq!(description.default_text(), Some("10"));
         assert_eq!(description.description(), "The most to read");
+        assert!(!description.is_required() && !description.is_secret());
+        assert!(description.check("1").is_ok() && description.check("x").is_err());
     }
 
     #[test]
@@ -203,27 +257,31 @@ mod tests {
         assert!(description.has_key("projection.a.b.range"));
         assert!(!description.has_key("projection.range"));
         assert!(!description.has_key("projection..range"));
+        assert!(!description.is_required());
         assert!(!LIMIT.describe().has_key("limits"));
     }
 
     #[test]
-    fn booleans_are_parsed_in_any_case() {
-        assert_eq!(bool::parse("TRUE"), Ok(true));
-        assert_eq!(bool::parse("false"), Ok(false));
-        assert_eq!(bool::parse("yes"), Err("true or false".to_owned()));
+    fn other_keys_belong_to_the_option() {
+        let option = LIMIT
+            .with_fallback_keys(&["max"])
+            .with_deprecated_keys(&["most"])
+            .forwardable();
+        let description = option.describe();
+        assert_eq!(
+            description.keys().collect::<Vec<_>>(),
+            ["limit", "max", "most"]
+        );
+        assert!(description.has_key("most") && description.is_forwardable());
+        assert_eq!(description.replacement_of("most"), Some("limit"));
+        assert_eq!(description.replacement_of("max"), None);
     }
 
     #[test]
-    fn integers_refuse_signs_and_text() {
-        assert_eq!(usize::parse("12"), Ok(12));
-        assert!(usize::parse("-1").is_err());
-        assert!(usize::parse("many").is_err());
-    }
-
-    #[test]
-    fn only_optional_values_may_be_absent() {
-        assert_eq!(<Option<bool>>::absent(), Some(None));
-        assert_eq!(<Option<bool>>::parse("true"), Ok(Some(true)));
-        assert_eq!(bool::absent(), None);
+    fn options_are_required_without_a_default() {
+        let required: ConnectorOption<bool> = ConnectorOption::new("a", "");
+        assert!(required.describe().is_required());
+        let optional: ConnectorOption<Option<bool>> = ConnectorOption::new("a", "");
+        assert!(!optional.describe().is_required());
     }
 }

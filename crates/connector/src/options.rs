@@ -9,23 +9,31 @@
 //! | `has_header`, `HAS_HEADER`, `format.has_header` | `has_header` | `format.has_header` |
 //! | `schema.sample`, `format.schema.sample` | `schema.sample` | as given |
 //! | `compression::Name` | `compression::Name` | `format.compression::Name` |
+//! | `csv.has_header` of a table of CSV files | `csv.has_header` | `format.has_header` |
 //!
 //! What follows `::` names a Parquet column or a metadata key, so it keeps its case.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::{Result, TableReference, config_datafusion_err, config_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, config_datafusion_err, config_err,
+};
+use datafusion::logical_expr::CreateExternalTable;
 
 use crate::factory::CONNECTOR;
 use crate::format::{FORMAT_PREFIX, FormatOptions};
+use crate::secret::{HIDDEN, hide_credentials, is_sensitive_key, resolve_secret};
 use crate::suggestion::{did_you_mean, quoted_list};
 use crate::{ConnectorOption, OptionDescription, OptionValue};
 
 /// The normalised options of a statement. Remembers which of them were read.
 pub struct ConnectorOptions {
     table: TableReference,
+    /// As in `STORED AS`, in capitals.
+    file_type: String,
     given: BTreeMap<String, GivenOption>,
 }
 
@@ -37,12 +45,14 @@ struct GivenOption {
 }
 
 impl ConnectorOptions {
-    /// Normalises the options of the statement that creates `table`.
+    /// Normalises the options of a statement.
     ///
-    /// Fails when two spellings of one key are given with different values.
-    pub fn try_new(table: TableReference, options: &HashMap<String, String>) -> Result<Self> {
+    /// # Errors
+    /// When two spellings of one key are given with different values.
+    pub fn try_new(command: &CreateExternalTable) -> Result<Self> {
+        let table = &command.name;
         let mut given = BTreeMap::<String, GivenOption>::new();
-        for (spelling, value) in options {
+        for (spelling, value) in &command.options {
             let key = normalize_key(spelling);
             let option = GivenOption {
                 spelling: spelling.clone(),
@@ -55,42 +65,79 @@ impl ConnectorOptions {
                 let mut spellings = [&other.spelling, spelling];
                 spellings.sort_unstable();
                 return config_err!(
-                    "option '{key}' of table '{table}' has two values; expected only one of: {}",
+                    "table '{table}': option '{key}' has two values; expected only one of: {}",
                     quoted_list(spellings.map(String::as_str))
                 );
             }
         }
-        Ok(Self { table, given })
+        Ok(Self {
+            table: table.clone(),
+            file_type: command.file_type.to_uppercase(),
+            given,
+        })
     }
 
     /// The value of an option, or else its default.
     ///
-    /// Fails when the text does not suit the type, and when a mandatory option is missing.
+    /// # Errors
+    /// When the text does not suit the type, and when a mandatory option is missing.
     pub fn get<T: OptionValue>(&self, option: &ConnectorOption<T>) -> Result<T> {
-        self.value(option, option.key())
+        self.value(option, |key| key.to_owned())
     }
 
     /// The same for an option whose key has a `*`, with `name` in that place; case does not matter.
     ///
-    /// Fails as [`Self::get`] does.
+    /// # Errors
+    /// As [`Self::get`].
     pub fn get_named<T: OptionValue>(&self, option: &ConnectorOption<T>, name: &str) -> Result<T> {
-        let key = option.key().replacen('*', &name.to_lowercase(), 1);
-        self.value(option, &key)
+        let name = name.to_lowercase();
+        self.value(option, |key| key.replacen('*', &name, 1))
     }
 
-    fn value<T: OptionValue>(&self, option: &ConnectorOption<T>, key: &str) -> Result<T> {
-        let given = self.given.get(key).map(GivenOption::read);
-        match given.or_else(|| option.default_text()) {
-            Some(text) => T::parse(text).map_err(|expected| {
-                config_datafusion_err!(
-                    "invalid value '{text}' for option '{key}' of table '{}'; expected {expected}",
-                    self.table
-                )
-            }),
-            None => T::absent().ok_or_else(|| {
-                config_datafusion_err!("missing option '{key}' for table '{}'", self.table)
-            }),
+    /// The values of all options that are given with some name for the `*` in the key, by that name, such
+    /// as `properties.*`.
+    ///
+    /// # Errors
+    /// When a text does not suit the type.
+    pub fn get_map<T: OptionValue>(
+        &self,
+        option: &ConnectorOption<T>,
+    ) -> Result<BTreeMap<String, T>> {
+        let mut names: Vec<&str> = vec![];
+        for key in option.keys() {
+            let (before, behind) = key.split_once('*').unwrap_or((key, ""));
+            let given = self.given.keys();
+            names.extend(given.filter_map(|given| {
+                let name = given.strip_prefix(before)?.strip_suffix(behind)?;
+                (!name.is_empty()).then_some(name)
+            }));
         }
+        names
+            .into_iter()
+            .map(|name| Ok((name.to_owned(), self.get_named(option, name)?)))
+            .collect()
+    }
+
+    fn value<T: OptionValue>(
+        &self,
+        option: &ConnectorOption<T>,
+        spell: impl Fn(&str) -> String,
+    ) -> Result<T> {
+        let mut keys = option.keys().map(&spell);
+        let given = keys.find_map(|key| Some((self.given.get(&key)?.read(), key)));
+        let default = || Some((option.default_text()?, spell(option.key())));
+        match given.or_else(default) {
+            Some((text, key)) => parse_value::<T>(text).map_err(|expected| {
+                let problem = invalid_value(&key, text, T::IS_SECRET, &expected);
+                self.error(&problem)
+            }),
+            None => T::absent()
+                .ok_or_else(|| self.error(&missing_option(&spell(option.key()), T::TYPE_NAME))),
+        }
+    }
+
+    fn error(&self, problem: &str) -> DataFusionError {
+        config_datafusion_err!("table '{}': {problem}", self.table)
     }
 
     /// The options that are not among the connector's own, as DataFusion's
@@ -100,8 +147,22 @@ impl ConnectorOptions {
         self.given
             .iter()
             .filter(|(key, _)| !is_own(own, key))
-            .map(|(_, option)| (qualify_key(&option.spelling), option.read().to_owned()))
+            .map(|(_, option)| (self.format_key(&option.spelling), option.read().to_owned()))
             .collect()
+    }
+
+    /// The key as SQL would have delivered it, without the name of the format as its prefix.
+    fn format_key(&self, spelling: &str) -> String {
+        let key = lower_case_key(spelling);
+        let prefixes = match self.file_type.as_str() {
+            "TSV" => vec!["tsv", "csv"],
+            "NDJSON" => vec!["ndjson", "json"],
+            _ => vec![],
+        };
+        let file_type = self.file_type.to_lowercase();
+        let mut prefixes = prefixes.into_iter().chain([file_type.as_str()]);
+        let bare = prefixes.find_map(|prefix| key.strip_prefix(prefix)?.strip_prefix('.'));
+        qualify_key(bare.unwrap_or(&key))
     }
 
     /// The normalised keys of all options that were given, sorted.
@@ -109,33 +170,58 @@ impl ConnectorOptions {
         self.given.keys().map(String::as_str)
     }
 
-    /// Refuses the options that neither the connector nor the file format knows.
-    pub(crate) fn check_known(
-        &self,
-        own: &[OptionDescription],
-        format: &FormatOptions,
-        file_type: &str,
-    ) -> Result<()> {
-        let unknown = self.given.iter().find(|(key, option)| {
-            !is_own(own, key) && !format.knows(&qualify_key(&option.spelling), &option.value)
+    /// Refuses options that are missing, have an unsuitable value, or that neither the connector nor
+    /// the file format knows: all of them at once. Warns of former keys.
+    pub(crate) fn check(&self, own: &[OptionDescription], format: &FormatOptions) -> Result<()> {
+        let missing = own.iter().filter(|option| {
+            option.is_required() && !option.keys().any(|key| self.given.contains_key(key))
         });
-        let Some((key, _)) = unknown else {
+        let mut problems: Vec<String> = missing
+            .map(|option| missing_option(option.key(), option.type_name()))
+            .collect();
+        let mut hint = None;
+        let mut format_keys = BTreeMap::new();
+        for (key, given) in &self.given {
+            if key == CONNECTOR.key() {
+                continue;
+            }
+            let Some(option) = own.iter().find(|option| option.has_key(key)) else {
+                let format_key = self.format_key(&given.spelling);
+                if let Some(other) = format_keys.insert(format_key.clone(), key)
+                    && self.given[other].value != given.value
+                {
+                    problems.push(format!(
+                        "options '{other}' and '{key}' are one, with two values"
+                    ));
+                }
+                if !format.knows(&format_key, &given.value) {
+                    let known = KnownKeys::new(own, format, &self.file_type);
+                    let similar = did_you_mean(key, known.all());
+                    if similar.is_empty() {
+                        hint = Some(known.to_string());
+                    }
+                    problems.push(format!("unknown option '{key}'{similar}"));
+                }
+                continue;
+            };
+            if let Some(replacement) = option.replacement_of(key) {
+                log::warn!(
+                    "table '{}': option '{key}' is deprecated; use '{replacement}'",
+                    self.table
+                );
+            }
+            if let Err(expected) = option.check(&given.value) {
+                let secret = option.is_secret();
+                problems.push(invalid_value(key, &given.value, secret, &expected));
+            }
+        }
+        let Some(problems) = joined(&problems) else {
             return Ok(());
         };
-        let format_keys = format.bare_keys();
-        let own_keys = || {
-            let declared = own.iter().map(OptionDescription::key);
-            std::iter::once(CONNECTOR.key()).chain(declared)
-        };
-        let format_keys = || format_keys.iter().map(String::as_str);
-        config_err!(
-            "unknown option '{key}' for table '{}'{}; options of the connector: {}; \
-             options of {file_type}: {}",
-            self.table,
-            did_you_mean(key, own_keys().chain(format_keys())),
-            quoted_list(own_keys()),
-            quoted_list(format_keys())
-        )
+        Err(self.error(&match hint {
+            None => problems,
+            Some(known) => format!("{problems}; {known}"),
+        }))
     }
 
     /// Refuses the options that nobody has asked for.
@@ -144,10 +230,9 @@ impl ConnectorOptions {
         let unread = self.given.iter().find(|(_, option)| is_unread(option));
         match unread {
             None => Ok(()),
-            Some((key, _)) => config_err!(
-                "option '{key}' has no effect on table '{}' of connector '{connector}'; remove it",
-                self.table
-            ),
+            Some((key, _)) => Err(self.error(&format!(
+                "option '{key}' has no effect with the connector '{connector}' here; remove it"
+            ))),
         }
     }
 }
@@ -156,6 +241,83 @@ impl GivenOption {
     fn read(&self) -> &str {
         self.read.store(true, Ordering::Relaxed);
         &self.value
+    }
+}
+
+/// The keys that a statement may give.
+struct KnownKeys<'a> {
+    own: &'a [OptionDescription],
+    format: Vec<String>,
+    file_type: &'a str,
+}
+
+impl<'a> KnownKeys<'a> {
+    fn new(own: &'a [OptionDescription], format: &FormatOptions, file_type: &'a str) -> Self {
+        Self {
+            own,
+            format: format.bare_keys(),
+            file_type,
+        }
+    }
+
+    fn of_connector(&self) -> impl Iterator<Item = &str> {
+        let declared = self.own.iter().map(OptionDescription::key);
+        std::iter::once(CONNECTOR.key()).chain(declared)
+    }
+
+    fn of_format(&self) -> impl Iterator<Item = &str> {
+        self.format.iter().map(String::as_str)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &str> {
+        self.of_connector().chain(self.of_format())
+    }
+}
+
+impl fmt::Display for KnownKeys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "options of the connector: {}; options of {}: {}",
+            quoted_list(self.of_connector()),
+            self.file_type,
+            quoted_list(self.of_format())
+        )
+    }
+}
+
+fn missing_option(key: &str, type_name: &str) -> String {
+    format!("missing option '{key}' ({type_name})")
+}
+
+fn invalid_value(key: &str, text: &str, is_secret: bool, expected: &str) -> String {
+    let text = match is_secret || is_sensitive_key(key) {
+        true => Cow::Borrowed(HIDDEN),
+        false => hide_credentials(text),
+    };
+    format!("invalid value '{text}' for option '{key}'; expected {expected}")
+}
+
+/// The value of a text, which may refer to the environment if it is a secret.
+pub(crate) fn parse_value<T: OptionValue>(text: &str) -> Result<T, String> {
+    match T::IS_SECRET {
+        true => T::parse(&resolve_secret(text)?),
+        false => T::parse(text),
+    }
+}
+
+/// One problem as it is, several with their numbers.
+fn joined(problems: &[String]) -> Option<String> {
+    match problems {
+        [] => None,
+        [problem] => Some(problem.clone()),
+        several => {
+            let numbered = several.iter().enumerate();
+            let numbered: Vec<_> = numbered
+                .map(|(index, problem)| format!("({}) {problem}", index + 1))
+                .collect();
+            Some(numbered.join("; "))
+        }
     }
 }
 
@@ -179,11 +341,10 @@ pub(crate) fn normalize_key(spelling: &str) -> String {
 }
 
 /// The key as SQL would have delivered it.
-fn qualify_key(spelling: &str) -> String {
-    let key = lower_case_key(spelling);
+fn qualify_key(key: &str) -> String {
     let name = key.split("::").next().unwrap_or_default();
     if name.contains('.') {
-        key
+        key.to_owned()
     } else {
         format!("{FORMAT_PREFIX}{key}")
     }
@@ -202,7 +363,11 @@ fn is_own(own: &[OptionDescription], key: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use datafusion::common::DFSchema;
     use datafusion::prelude::SessionContext;
+    use secrecy::{ExposeSecret, SecretString};
 
     use super::*;
 
@@ -236,7 +401,7 @@ mod tests {
         let error = options(&[("owner", "me"), ("format.owner", "you")]).unwrap_err();
         assert!(
             error.to_string().ends_with(
-                "option 'owner' of table 'sales' has two values; \
+                "table 'sales': option 'owner' has two values; \
                  expected only one of: 'format.owner', 'owner'"
             ),
             "{error}"
@@ -250,7 +415,7 @@ mod tests {
         assert_eq!(options.get(&OWNER).unwrap(), None);
         let error = options.get(&TOPIC).unwrap_err().to_string();
         assert!(
-            error.ends_with("missing option 'topic' for table 'sales'"),
+            error.ends_with("table 'sales': missing option 'topic' (string)"),
             "{error}"
         );
     }
@@ -273,7 +438,7 @@ mod tests {
         let error = options.get(&SAMPLE).unwrap_err().to_string();
         assert!(
             error.contains(
-                "invalid value 'all' for option 'schema.sample' of table 'sales'; \
+                "table 'sales': invalid value 'all' for option 'schema.sample'; \
                  expected an integer"
             ),
             "{error}"
@@ -309,36 +474,81 @@ mod tests {
     }
 
     #[test]
-    fn unknown_options_list_those_of_connector_and_format() {
+    fn all_problems_are_reported_together() {
         let format = FormatOptions::new(&SessionContext::new().state(), "JSON");
+        let own = [SAMPLE.describe(), TOPIC.describe()];
         let check = |pairs: &[(&str, &str)]| {
-            options(pairs)
-                .unwrap()
-                .check_known(&[SAMPLE.describe()], &format, "JSON")
+            let result = options(pairs).unwrap().check(&own, &format);
+            result.map_err(|error| error.strip_backtrace())
         };
-        check(&[
+        let known = [
             ("connector", "x"),
             ("schema.sample", "1"),
             ("format.compression", "gzip"),
-        ])
-        .unwrap();
+            ("topic", "news"),
+        ];
+        check(&known).unwrap();
 
-        let error = check(&[("format.schema.smaple", "1")])
-            .unwrap_err()
-            .to_string();
+        let error = check(&[
+            ("format.schema.smaple", "1"),
+            ("schema.sample", "all"),
+            ("aws.token", "hidden"),
+        ]);
+        let error = error.unwrap_err();
         assert!(
-            error.contains("unknown option 'schema.smaple' for table 'sales'"),
+            error.starts_with(
+                "Invalid or Unsupported Configuration: table 'sales': \
+                 (1) missing option 'topic' (string); (2) unknown option 'aws.token'; \
+                 (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0; \
+                 (4) unknown option 'schema.smaple' (did you mean \
+                 'schema.sample'?); options of the connector: 'connector', 'schema.sample', 'topic'; \
+                 options of JSON: 'compression', "
+            ),
             "{error}"
         );
-        assert!(error.contains("(did you mean 'schema.sample'?)"), "{error}");
+    }
+
+    #[test]
+    fn secrets_are_read_from_the_environment_and_never_shown() {
+        const PASSWORD: ConnectorOption<SecretString> = ConnectorOption::new("password", "");
+        let given = options(&[("password", "${env:CARGO_PKG_NAME}")]).unwrap();
+        let secret = given.get(&PASSWORD).unwrap();
+        assert_eq!(secret.expose_secret(), env!("CARGO_PKG_NAME"));
+
+        let given = options(&[("password", "${env:DFP_NO_SUCH_VARIABLE}")]).unwrap();
+        let error = given.get(&PASSWORD).unwrap_err().to_string();
         assert!(
-            error.contains("options of the connector: 'connector', 'schema.sample'"),
+            error.ends_with(
+                "table 'sales': invalid value '******' for option 'password'; expected the \
+                 environment variable 'DFP_NO_SUCH_VARIABLE' to be set"
+            ),
             "{error}"
         );
-        assert!(
-            error.contains("options of JSON: 'compression', "),
-            "{error}"
-        );
+    }
+
+    #[test]
+    fn former_keys_are_read_last() {
+        const LIMIT: ConnectorOption<usize> = ConnectorOption::new("limit", "")
+            .with_default("9")
+            .with_fallback_keys(&["max"])
+            .with_deprecated_keys(&["most"]);
+        for (pairs, limit) in [
+            (vec![], 9),
+            (vec![("most", "3")], 3),
+            (vec![("most", "3"), ("max", "2")], 2),
+            (vec![("most", "3"), ("max", "2"), ("limit", "1")], 1),
+        ] {
+            assert_eq!(options(&pairs).unwrap().get(&LIMIT).unwrap(), limit);
+        }
+    }
+
+    #[test]
+    fn prefixes_make_a_map() {
+        const PROPERTIES: ConnectorOption<usize> = ConnectorOption::new("properties.*", "");
+        let given = options(&[("properties.a", "1"), ("Properties.b.c", "2"), ("x", "3")]).unwrap();
+        let map = given.get_map(&PROPERTIES).unwrap();
+        let expected = [("a".to_owned(), 1), ("b.c".to_owned(), 2)];
+        assert_eq!(map, BTreeMap::from(expected));
     }
 
     #[test]
@@ -348,7 +558,7 @@ mod tests {
         let error = options.check_read("memory").unwrap_err().to_string();
         assert!(
             error.contains(
-                "option 'has_header' has no effect on table 'sales' of connector 'memory'"
+                "table 'sales': option 'has_header' has no effect with the connector 'memory'"
             ),
             "{error}"
         );
@@ -366,6 +576,10 @@ mod tests {
         let options = pairs
             .iter()
             .map(|(key, value)| (key.to_string(), value.to_string()));
-        ConnectorOptions::try_new(TableReference::bare("sales"), &options.collect())
+        let schema = Arc::new(DFSchema::empty());
+        let command = CreateExternalTable::builder("sales", "", "JSON", schema)
+            .with_options(options.collect())
+            .build();
+        ConnectorOptions::try_new(&command)
     }
 }

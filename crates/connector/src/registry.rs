@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
-use datafusion::common::{Result, TableReference, config_err};
+use datafusion::common::{Result, TableReference, config_datafusion_err, config_err};
 
 use crate::Connector;
 use crate::suggestion::{did_you_mean, quoted_list};
@@ -22,30 +22,62 @@ impl ConnectorRegistry {
         Self::default()
     }
 
-    /// Adds a connector under its identifier, and returns the one that it replaces.
-    pub fn register(&self, connector: Arc<dyn Connector>) -> Option<Arc<dyn Connector>> {
-        let identifier = connector.identifier().to_owned();
-        self.connectors
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(identifier, connector)
+    /// Adds a connector under its identifier. Case matters, as in Flink.
+    ///
+    /// # Errors
+    /// When there is one already; see [`Self::replace`].
+    pub fn register(&self, connector: Arc<dyn Connector>) -> Result<()> {
+        let mut connectors = self.write();
+        let identifier = connector.identifier();
+        if connectors.contains_key(identifier) {
+            return config_err!(
+                "the connector '{identifier}' is registered already, as one of: {}; give the new one \
+                 another identifier, or replace the one that is there",
+                quoted_list(connectors.keys().map(String::as_str))
+            );
+        }
+        connectors.insert(identifier.to_owned(), connector);
+        Ok(())
     }
 
-    /// Finds the connector that is to make the table; the error lists the known ones.
+    /// Adds a connector in the place of the one with its identifier, which is returned.
+    pub fn replace(&self, connector: Arc<dyn Connector>) -> Option<Arc<dyn Connector>> {
+        let identifier = connector.identifier().to_owned();
+        self.write().insert(identifier, connector)
+    }
+
+    /// Finds the connector that is to make the table.
+    ///
+    /// # Errors
+    /// When there is none; lists those that are there.
     pub fn get(&self, identifier: &str, table: &TableReference) -> Result<Arc<dyn Connector>> {
+        self.find(identifier)
+            .map_err(|error| config_datafusion_err!("table '{table}': {error}"))
+    }
+
+    /// Finds a connector, or says that there is none and which there are.
+    ///
+    /// # Errors
+    /// That text.
+    pub fn find(&self, identifier: &str) -> Result<Arc<dyn Connector>, String> {
         let connectors = self
             .connectors
             .read()
             .unwrap_or_else(PoisonError::into_inner);
-        let Some(connector) = connectors.get(identifier) else {
+        connectors.get(identifier).map(Arc::clone).ok_or_else(|| {
             let known = || connectors.keys().map(String::as_str);
-            return config_err!(
-                "unknown connector '{identifier}' for table '{table}'{}; expected one of: {}",
+            format!(
+                "unknown connector '{identifier}'{}; expected one of: {}",
                 did_you_mean(identifier, known()),
                 quoted_list(known())
-            );
-        };
-        Ok(Arc::clone(connector))
+            )
+        })
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<dyn Connector>>> {
+        self.connectors
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The identifiers of all connectors, sorted.
@@ -81,7 +113,7 @@ mod tests {
         let error = registry.get("filesytem", &table()).unwrap_err();
         assert_eq!(
             error.strip_backtrace(),
-            "Invalid or Unsupported Configuration: unknown connector 'filesytem' for table 'sales' \
+            "Invalid or Unsupported Configuration: table 'sales': unknown connector 'filesytem' \
              (did you mean 'filesystem'?); expected one of: 'filesystem', 'memory'"
         );
     }
@@ -93,11 +125,18 @@ mod tests {
     }
 
     #[test]
-    fn register_returns_the_replaced_connector() {
-        let registry = registry(&["a"]);
-        assert!(registry.register(Arc::new(Named("b"))).is_none());
-        assert!(registry.register(Arc::new(Named("a"))).is_some());
-        assert_eq!(registry.identifiers(), ["a", "b"]);
+    fn identifiers_are_registered_once_and_replaced_on_purpose() {
+        let registry = registry(&["b", "a"]);
+        let error = registry.register(Arc::new(Named("a"))).unwrap_err();
+        assert!(
+            error.to_string().contains(
+                "the connector 'a' is registered already, as one of: 'a', 'b'; give the new one another"
+            ),
+            "{error}"
+        );
+        assert!(registry.replace(Arc::new(Named("a"))).is_some());
+        assert!(registry.replace(Arc::new(Named("c"))).is_none());
+        assert_eq!(registry.identifiers(), ["a", "b", "c"]);
     }
 
     #[derive(Debug)]
@@ -121,7 +160,7 @@ mod tests {
     fn registry(identifiers: &[&'static str]) -> ConnectorRegistry {
         let registry = ConnectorRegistry::new();
         for identifier in identifiers {
-            registry.register(Arc::new(Named(identifier)));
+            registry.register(Arc::new(Named(identifier))).unwrap();
         }
         registry
     }

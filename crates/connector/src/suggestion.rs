@@ -6,10 +6,7 @@ use datafusion::common::utils::datafusion_strsim::normalized_levenshtein;
 const MIN_SIMILARITY: f64 = 0.6;
 
 /// ` (did you mean 'x'?)` if one of the candidates resembles the name, else nothing.
-pub(crate) fn did_you_mean<'a>(
-    name: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> String {
+pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     let name = name.to_lowercase();
     candidates
         .into_iter()
@@ -27,7 +24,7 @@ pub(crate) fn did_you_mean<'a>(
 }
 
 /// `'a', 'b'`, or `none`.
-pub(crate) fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn quoted_list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names = names
         .into_iter()
         .map(|name| format!("'{name}'"))

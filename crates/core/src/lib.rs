@@ -38,6 +38,7 @@ mod error;
 mod execution;
 mod key_set;
 mod layout;
+mod location;
 mod memory;
 mod options;
 mod order;
@@ -64,6 +65,7 @@ pub use layout::{
     DEFAULT_PARTITION_NAME, Mismatch, ParsedLevel, PartitionLayout, escape_path_name,
     unescape_path_name,
 };
+pub use location::{enclosing_locations, overlap_error};
 pub use memory::MemoryCatalog;
 pub use options::{DynamicFilterOptions, ListCacheOptions, PartitionedOptions};
 pub use order::PartitionOrder;

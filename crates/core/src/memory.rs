@@ -10,6 +10,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
 use crate::catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
+use crate::location::{enclosing_locations, overlap_error};
 use crate::predicate::PartitionPredicate;
 use crate::spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec};
 
@@ -81,21 +82,13 @@ fn check_locations(sources: &[PartitionSource]) -> Result<()> {
     let mut locations = HashSet::with_capacity(listed.len());
     for location in &listed {
         if !locations.insert(*location) {
-            return plan_err!("two partitions have the location '{location}'");
+            return Err(overlap_error(location, location));
         }
     }
     for location in &listed {
-        let parents = location.match_indices('/').map(|(end, _)| &location[..end]);
-        let root = (!location.is_empty()).then_some("");
-        if let Some(parent) = root
-            .into_iter()
-            .chain(parents)
-            .find(|p| locations.contains(p))
-        {
-            return plan_err!(
-                "the partition at '{location}' is inside the partition at '{parent}', which would \
-                 count its rows twice"
-            );
+        let mut around = enclosing_locations(location);
+        if let Some(around) = around.find(|around| locations.contains(around)) {
+            return Err(overlap_error(location, around));
         }
     }
     Ok(())
@@ -140,7 +133,9 @@ impl PartitionCatalog for MemoryCatalog {
             let size = objects.map(|object| object.size as usize).sum::<usize>();
             sources[row].objects.as_ref().map(|_| bytes + size)
         });
-        let rows = kept().map(|row| sources[row].rows.map(usize::from)).sum();
+        let rows = kept().try_fold(0_usize, |rows, row| {
+            Some(rows.saturating_add(sources[row].rows?.get()))
+        });
         let partitions = pruned.keep.true_count();
         let values = (partitions <= PartitionEstimate::MOST_VALUES)
             .then(|| filter_record_batch(self.partitions.values(), &pruned.keep))

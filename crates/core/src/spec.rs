@@ -12,6 +12,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::error::PartitionError;
+use crate::text::value_to_text;
 
 /// The ordered partition columns of a table with their types.
 ///
@@ -82,6 +83,21 @@ impl PartitionSpec {
     /// The schema of the first `columns` partition columns.
     pub fn prefix(&self, columns: usize) -> SchemaRef {
         Arc::new(Schema::new(self.fields()[..columns].to_vec()))
+    }
+
+    /// Values as SQL would write them, for people: `year = 2024, topic = 'x', day = NULL`.
+    pub fn describe(&self, values: &PartitionValues) -> String {
+        let columns = self.fields().iter().zip(values.values());
+        let columns = columns.map(|(field, value)| {
+            let text = match value_to_text(value) {
+                Ok(None) => "NULL".to_owned(),
+                Ok(Some(text)) if value.data_type().is_numeric() => text,
+                Ok(Some(text)) => format!("'{}'", text.replace('\'', "''")),
+                Err(_) => value.to_string(),
+            };
+            format!("{} = {text}", field.name())
+        });
+        columns.collect::<Vec<_>>().join(", ")
     }
 
     /// The first `columns` partition columns, and the others.
@@ -324,6 +340,14 @@ impl PartitionBatch {
         Self::try_new(values, sources)
     }
 
+    /// The same partitions without a number of rows, where those that are given are guesses.
+    pub fn without_rows(mut self) -> Self {
+        for source in &mut self.sources {
+            source.rows = None;
+        }
+        self
+    }
+
     /// All partitions in the order of `rows`, each of which is there once.
     ///
     /// # Errors
@@ -404,6 +428,16 @@ mod tests {
             error.to_string().contains("expected 2 partition values"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn values_are_described_as_sql() {
+        let describe = |year: Option<i32>, topic: Option<&str>| {
+            let values = vec![ScalarValue::from(year), ScalarValue::from(topic)];
+            spec().describe(&PartitionValues::try_new(&spec(), values).unwrap())
+        };
+        assert_eq!(describe(Some(7), Some("it's")), "year = 7, topic = 'it''s'");
+        assert_eq!(describe(None, Some("")), "year = NULL, topic = ''");
     }
 
     #[test]

@@ -39,8 +39,10 @@
 //! |---|---|
 //! | [`core`] | the model, the scan, and the two traits that make another source partitioned |
 //! | [`catalog`] | finding partitions in directories |
+//! | `catalog_sql` | definitions that last, in an SQLite file; behind the feature `catalog-sql` |
 //! | [`connector`] | the registry behind `OPTIONS ('connector' '...')` |
 //! | [`dynamic_filter`] | the optimizer rule for joins |
+//! | [`sql`] | statements about partitions |
 //! | [`table`] | partitioned tables of files |
 
 mod partition_report;
@@ -53,9 +55,12 @@ pub mod prelude {
 }
 
 pub use datafusion_partitioned_catalog as catalog;
+#[cfg(feature = "catalog-sql")]
+pub use datafusion_partitioned_catalog_sql as catalog_sql;
 pub use datafusion_partitioned_connector as connector;
 pub use datafusion_partitioned_core as core;
 pub use datafusion_partitioned_core::PartitionedOptions;
 pub use datafusion_partitioned_dynamic_filter as dynamic_filter;
+pub use datafusion_partitioned_sql as sql;
 pub use datafusion_partitioned_table as table;
 pub use session::{PartitionedSession, PartitionedSessionExt};

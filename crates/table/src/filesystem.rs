@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{Result, internal_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
 use datafusion_partitioned_catalog::{DirectoryCatalog, ListingCache};
-use datafusion_partitioned_connector::{Connector, ConnectorContext, OptionDescription};
+use datafusion_partitioned_connector::{
+    Connector, ConnectorAbility, ConnectorContext, OptionDescription,
+};
 use datafusion_partitioned_core::{PartitionCatalog, PartitionSpec};
 
 use crate::columns::DeclaredColumns;
@@ -18,6 +20,8 @@ use crate::inference::{declared_columns, infer_columns};
 use crate::options::DirectoryOptions;
 use crate::projection::Projection;
 use crate::provider::PartitionedTableProvider;
+use crate::reader::OnMissing;
+use crate::registered::Registered;
 
 /// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
 ///
@@ -42,8 +46,13 @@ impl Connector for FilesystemConnector {
     fn options(&self) -> Vec<OptionDescription> {
         let mut options = DirectoryOptions::descriptions();
         options.extend(Projection::descriptions());
+        options.extend(Registered::descriptions());
         options.extend(TableFormat::descriptions());
         options
+    }
+
+    fn ability(&self) -> ConnectorAbility {
+        ConnectorAbility::Source
     }
 
     async fn create_table(&self, context: &ConnectorContext<'_>) -> Result<Arc<dyn TableProvider>> {
@@ -62,36 +71,48 @@ impl Connector for FilesystemConnector {
         }
 
         let Some(store_url) = roots.first().map(ListingTableUrl::object_store) else {
-            return plan_err!("table '{}' has no LOCATION", command.name);
+            return plan_err!(
+                "table '{}': missing its place; add LOCATION '..' to CREATE EXTERNAL TABLE, or the \
+                 option 'path' to WITH (..)",
+                command.name
+            );
         };
-        let projection = Projection::try_new(context.options(), &columns)
-            .map_err(|error| error.context(format!("table '{}'", command.name)))?;
-        let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) = match projection {
-            Some(projection) => {
-                let (file_schema, spec) = declared_columns(context, &columns, &options)?;
-                let catalog = projection.catalog(&roots, &spec, &options, context.options());
-                let context = || format!("table '{}'", command.name);
-                (
-                    file_schema,
-                    catalog.map_err(|error| error.context(context()))?,
-                )
-            }
-            None => {
-                let catalog = |spec: &PartitionSpec| {
-                    let layout = options.layout(spec)?;
-                    options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
-                };
-                let (file_schema, spec) =
-                    infer_columns(context, state, &columns, &options, &format, &catalog).await?;
-                (file_schema, Arc::new(catalog(&spec)?))
-            }
+        let in_table = |error: DataFusionError| error.context(format!("table '{}'", command.name));
+        let directories = |spec: &PartitionSpec| {
+            let layout = options.layout(spec)?;
+            options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
         };
+        let projection = Projection::try_new(context.options(), &columns).map_err(in_table)?;
+        let registered = Registered::try_new(context.options()).map_err(in_table)?;
+        let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) =
+            match (&projection, &registered) {
+                (Some(projection), _) => {
+                    let kind = "a partition projection";
+                    let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
+                    let catalog = projection.catalog(&roots, &spec, &options, context.options());
+                    (file_schema, catalog.map_err(in_table)?)
+                }
+                (None, Some(_)) => {
+                    let kind = "registered partitions";
+                    let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
+                    let catalog = Registered::catalog(directories(&spec)?).map_err(in_table)?;
+                    (file_schema, Arc::new(catalog))
+                }
+                (None, None) => {
+                    let (file_schema, spec) =
+                        infer_columns(context, state, &columns, &options, &format, &directories)
+                            .await?;
+                    (file_schema, Arc::new(directories(&spec)?))
+                }
+            };
         let mut table =
             PartitionedTableProvider::try_new(catalog, format.format, store_url, file_schema)?
                 .with_read_options(format.options)
                 .with_metadata_columns(&options.metadata_columns)?
                 .with_definition(command.definition.clone())
-                .with_limits(options.limits);
+                .with_limits(options.limits)
+                .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing))
+                .with_column_rules(command)?;
         if let Some(sql) = &options.partitions {
             table = table.with_partition_filter_sql(state, sql)?;
         }
@@ -115,35 +136,34 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
         table_partition_cols: _,
         if_not_exists: _,
         or_replace: _,
-        temporary,
+        temporary: _,
         definition: _,
         order_exprs,
         unbounded,
         options: _,
-        constraints,
-        column_defaults,
+        constraints: _,
+        column_defaults: _,
     } = command;
-    let refused = [
-        (*temporary, "TEMPORARY"),
-        (*unbounded, "UNBOUNDED"),
-        (!order_exprs.is_empty(), "WITH ORDER"),
-        (!constraints.is_empty(), "constraints such as PRIMARY KEY"),
-        (!column_defaults.is_empty(), "DEFAULT"),
-    ];
-    match refused.iter().find(|(given, _)| *given) {
-        None => Ok(()),
-        Some((_, clause)) => plan_err!(
-            "the connector 'filesystem' does not support {clause} (table '{name}'); leave it out"
-        ),
+    if *unbounded {
+        return plan_err!(
+            "table '{name}': UNBOUNDED is for streams, and the connector 'filesystem' reads what is \
+             there when a query begins; leave it out"
+        );
     }
+    if !order_exprs.is_empty() {
+        return plan_err!(
+            "table '{name}': WITH ORDER is not supported by the connector 'filesystem', which does not \
+             rely on the order of rows in files; leave it out"
+        );
+    }
+    Ok(())
 }
 
 /// The directories of the table.
 fn roots(context: &ConnectorContext<'_>) -> Result<Vec<ListingTableUrl>> {
     let command = context.command();
-    let roots = command
-        .locations
-        .iter()
+    let given = command.locations.iter().filter(|l| !l.is_empty());
+    let roots = given
         .map(|location| root(command, location))
         .collect::<Result<Vec<_>>>()?;
     let runtime = context.session().runtime_env();

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{Result, plan_err};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::execution::SessionState;
 use datafusion_partitioned_connector::{
-    ConnectorContext, ConnectorOption, OptionDescription, OptionValue,
+    ConnectorContext, ConnectorOption, OptionDescription, OptionValue, hide_credentials,
+    parse_choice, quoted_list,
 };
 
 use crate::files::{FileReadOptions, MatchBy};
@@ -27,14 +28,11 @@ const MATCH_BY: ConnectorOption<Option<MatchBy>> = ConnectorOption::new(
 );
 
 impl OptionValue for MatchBy {
-    const TYPE_NAME: &'static str = "name or position";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "name" => Ok(Self::Name),
-            "position" => Ok(Self::Position),
-            _ => Err(Self::TYPE_NAME.to_owned()),
-        }
+        let kinds = [("name", Self::Name), ("position", Self::Position)];
+        parse_choice(text, &kinds)
     }
 }
 
@@ -59,11 +57,16 @@ impl TableFormat {
         let (table, options) = (context.table(), context.options());
         let file_type = context.command().file_type.as_str();
         if !FORMATS.contains(&file_type) {
-            return plan_err!(
-                "the connector 'filesystem' does not support STORED AS {file_type} (table '{table}'); \
-                 expected one of: {}",
-                FORMATS.join(", ")
-            );
+            let known = quoted_list(FORMATS);
+            return match file_type {
+                "" => {
+                    plan_err!("table '{table}': missing option 'format'; expected one of: {known}")
+                }
+                _ => plan_err!(
+                    "table '{table}': the connector 'filesystem' does not support the format \
+                     '{file_type}'; expected one of: {known}"
+                ),
+            };
         }
         let mut format_options = options.format_options(own);
         if file_type == TSV {
@@ -73,9 +76,7 @@ impl TableFormat {
                 .or_insert_with(|| "\t".to_owned());
         }
         let known_as = if file_type == TSV { "CSV" } else { file_type };
-        let factory = state.get_file_format_factory(known_as).ok_or_else(|| {
-            plan_datafusion_err!("unknown file format '{file_type}' for table '{table}'")
-        })?;
+        let factory = context.format_factory(known_as)?;
         let format = factory.create(state, &format_options).map_err(|error| {
             let is_refused = |(key, value): &(&String, &String)| {
                 let alone = HashMap::from([((*key).clone(), (*value).clone())]);
@@ -84,7 +85,7 @@ impl TableFormat {
             match format_options.iter().find(is_refused) {
                 Some((key, value)) => {
                     let key = key.strip_prefix("format.").unwrap_or(key);
-                    error.context(format!("option '{key}' is '{value}'"))
+                    error.context(format!("option '{key}' is '{}'", hide_credentials(value)))
                 }
                 None => error,
             }

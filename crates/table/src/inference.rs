@@ -82,16 +82,17 @@ pub(crate) async fn infer_columns(
     Ok((file_schema, options.encoded(spec)?))
 }
 
-/// The same where nothing is to be listed: partition columns without a type are text.
+/// The same where nothing is to be listed, because of what `kind` says that the table has: partition columns without
+/// a type are text.
 pub(crate) fn declared_columns(
     context: &ConnectorContext<'_>,
     columns: &DeclaredColumns,
     options: &DirectoryOptions,
+    kind: &str,
 ) -> Result<(SchemaRef, PartitionSpec)> {
     let Some(file_schema) = &columns.file_schema else {
         return plan_err!(
-            "table '{}' has a partition projection, which finds no files whose columns it could have; \
-             declare the columns",
+            "table '{}' has {kind}, which finds no files whose columns it could have; declare the columns",
             context.table()
         );
     };

@@ -6,6 +6,7 @@
 //! | [`PartitionedSourceProvider`] | the same for what is not files: a catalog and a reader |
 //! | [`FilePartitionReader`] | reads partitions through DataFusion's own `FileScanConfig` |
 //! | [`FileReadOptions`], [`MatchBy`] | how its files are read, beyond what their format decides |
+//! | [`OnMissing`] | what to do with a partition that has no files |
 //! | [`MetadataColumn`] | columns that describe the file of a row |
 //! | [`KeepSmallScansTogether`] | the optimizer rule that does not spread a few rows over all cores |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
@@ -13,6 +14,7 @@
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
+mod constraints;
 mod equality_chain;
 mod files;
 mod filesystem;
@@ -28,6 +30,7 @@ mod plan;
 mod projection;
 mod provider;
 mod reader;
+mod registered;
 mod schema;
 mod small_scans;
 mod source_provider;
@@ -41,6 +44,6 @@ pub use filesystem::FilesystemConnector;
 pub use metadata::MetadataColumn;
 pub use metadata_answers::MetadataAnswers;
 pub use provider::PartitionedTableProvider;
-pub use reader::FilePartitionReader;
+pub use reader::{FilePartitionReader, OnMissing};
 pub use small_scans::KeepSmallScansTogether;
 pub use source_provider::PartitionedSourceProvider;

@@ -1,9 +1,10 @@
 //! Columns that describe the file a row comes from.
 
 use datafusion::arrow::datatypes::{DataType, Field, TimeUnit};
-use datafusion::common::{Result, ScalarValue, plan_err};
+use datafusion::common::ScalarValue;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_catalog::url_of;
+use datafusion_partitioned_connector::{OptionValue, parse_choice};
 use object_store::ObjectMeta;
 
 /// The time zone of modification times.
@@ -35,31 +36,6 @@ impl MetadataColumn {
         }
     }
 
-    /// The columns that a list such as `file.path, file.size` names, in its order.
-    ///
-    /// # Errors
-    /// When a name is not known or there twice.
-    pub fn parse_list(list: &str) -> Result<Vec<Self>> {
-        let mut columns = vec![];
-        for name in list
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-        {
-            let Some(column) = Self::ALL.into_iter().find(|column| column.name() == name) else {
-                return plan_err!(
-                    "unknown metadata column '{name}'; expected some of: {}",
-                    Self::ALL.map(Self::name).join(", ")
-                );
-            };
-            if columns.contains(&column) {
-                return plan_err!("metadata column '{name}' is named twice");
-            }
-            columns.push(column);
-        }
-        Ok(columns)
-    }
-
     /// The column in the table's schema.
     pub(crate) fn field(self) -> Field {
         let data_type = match self {
@@ -84,22 +60,10 @@ impl MetadataColumn {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl OptionValue for MetadataColumn {
+    const TYPE_NAME: &'static str = "metadata column";
 
-    #[test]
-    fn a_list_names_known_columns_once() {
-        assert_eq!(
-            MetadataColumn::parse_list(" file.size,file.path, ").unwrap(),
-            [MetadataColumn::Size, MetadataColumn::Path]
-        );
-        assert_eq!(MetadataColumn::parse_list("").unwrap(), []);
-        let error = MetadataColumn::parse_list("file.owner").unwrap_err();
-        assert!(
-            error.to_string().contains("file.modification-time"),
-            "{error}"
-        );
-        assert!(MetadataColumn::parse_list("file.size,file.size").is_err());
+    fn parse(text: &str) -> Result<Self, String> {
+        parse_choice(text, &Self::ALL.map(|column| (column.name(), column)))
     }
 }

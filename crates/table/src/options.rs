@@ -3,7 +3,7 @@
 use datafusion::common::{Result, plan_err};
 use datafusion_partitioned_catalog::{DirectoryCatalog, OnMismatch};
 use datafusion_partitioned_connector::{
-    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue,
+    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, parse_choice,
 };
 use datafusion_partitioned_core::{
     DEFAULT_PARTITION_NAME, PartitionLayout, PartitionLimits, PartitionSpec,
@@ -62,7 +62,7 @@ const MAX: ConnectorOption<Option<usize>> = ConnectorOption::new(
     "the most partitions that one scan may read",
 );
 
-const METADATA_COLUMNS: ConnectorOption<Option<MetadataColumns>> = ConnectorOption::new(
+const METADATA_COLUMNS: ConnectorOption<Option<Vec<MetadataColumn>>> = ConnectorOption::new(
     "metadata.columns",
     "columns that describe the file of a row, some of: file.path, file.name, file.size, \
      file.modification-time",
@@ -126,9 +126,7 @@ impl DirectoryOptions {
                 max_partitions: options.get(&MAX)?,
             },
             path_pattern: options.get(&PATH_PATTERN)?,
-            metadata_columns: options
-                .get(&METADATA_COLUMNS)?
-                .map_or(vec![], |list| list.0),
+            metadata_columns: options.get(&METADATA_COLUMNS)?.unwrap_or_default(),
             schema_sample: options.get(&SCHEMA_SAMPLE)?.0,
         })
     }
@@ -166,28 +164,16 @@ impl DirectoryOptions {
     }
 }
 
-struct MetadataColumns(Vec<MetadataColumn>);
-
-impl OptionValue for MetadataColumns {
-    const TYPE_NAME: &'static str =
-        "some of file.path, file.name, file.size, file.modification-time, each once";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let columns = MetadataColumn::parse_list(text);
-        columns.map(Self).map_err(|_| Self::TYPE_NAME.to_owned())
-    }
-}
-
 struct SchemaSample(usize);
 
 impl OptionValue for SchemaSample {
-    const TYPE_NAME: &'static str = "a number from 1, or all";
+    const TYPE_NAME: &'static str = "integer or all";
 
     fn parse(text: &str) -> Result<Self, String> {
         match text.parse() {
             _ if text.eq_ignore_ascii_case("all") => Ok(Self(usize::MAX)),
             Ok(partitions) if partitions > 0 => Ok(Self(partitions)),
-            _ => Err(Self::TYPE_NAME.to_owned()),
+            _ => Err("a number from 1, or all".to_owned()),
         }
     }
 }
@@ -195,14 +181,14 @@ impl OptionValue for SchemaSample {
 struct MismatchRule(OnMismatch);
 
 impl OptionValue for MismatchRule {
-    const TYPE_NAME: &'static str = "error, null or skip";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "error" => Ok(Self(OnMismatch::Error)),
-            "null" => Ok(Self(OnMismatch::Null)),
-            "skip" => Ok(Self(OnMismatch::Skip)),
-            _ => Err(Self::TYPE_NAME.to_owned()),
-        }
+        let rules = [
+            ("error", OnMismatch::Error),
+            ("null", OnMismatch::Null),
+            ("skip", OnMismatch::Skip),
+        ];
+        parse_choice(text, &rules).map(Self)
     }
 }

@@ -10,7 +10,7 @@ use datafusion_partitioned_catalog::{
     ProjectedLocations, ProjectionCatalog,
 };
 use datafusion_partitioned_connector::{
-    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue,
+    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, parse_choice,
 };
 use datafusion_partitioned_core::{PartitionCatalog, PartitionSpec};
 
@@ -27,7 +27,7 @@ const TYPE: ConnectorOption<Option<ProjectionType>> = ConnectorOption::new(
     "the rule for the values of a partition column: enum, integer, date or injected",
 );
 
-const VALUES: ConnectorOption<Values> = ConnectorOption::new(
+const VALUES: ConnectorOption<Vec<String>> = ConnectorOption::new(
     "projection.*.values",
     "the values of an enum column, with commas in between",
 );
@@ -198,7 +198,7 @@ fn column(options: &ConnectorOptions, name: &str) -> Result<Option<ColumnProject
     let interval = || options.get_named(&INTERVAL, name);
     Ok(Some(match kind {
         ProjectionType::Injected => ColumnProjection::Injected,
-        ProjectionType::Enum => ColumnProjection::Enum(options.get_named(&VALUES, name)?.0),
+        ProjectionType::Enum => ColumnProjection::Enum(options.get_named(&VALUES, name)?),
         ProjectionType::Integer => {
             let range = options.get_named(&RANGE, name)?;
             let (first, last) = integers(&range)
@@ -232,6 +232,7 @@ fn integers(range: &str) -> Option<(i64, i64)> {
     Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
 }
 
+#[derive(Clone, Copy)]
 enum ProjectionType {
     Enum,
     Integer,
@@ -240,27 +241,16 @@ enum ProjectionType {
 }
 
 impl OptionValue for ProjectionType {
-    const TYPE_NAME: &'static str = "enum, integer, date or injected";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
-        match text.to_ascii_lowercase().as_str() {
-            "enum" => Ok(Self::Enum),
-            "integer" => Ok(Self::Integer),
-            "date" => Ok(Self::Date),
-            "injected" => Ok(Self::Injected),
-            _ => Err(Self::TYPE_NAME.to_owned()),
-        }
-    }
-}
-
-struct Values(Vec<String>);
-
-impl OptionValue for Values {
-    const TYPE_NAME: &'static str = "list of values";
-
-    fn parse(text: &str) -> Result<Self, String> {
-        let values = text.split(',').map(|value| value.trim().to_owned());
-        Ok(Self(values.collect()))
+        let types = [
+            ("enum", Self::Enum),
+            ("integer", Self::Integer),
+            ("date", Self::Date),
+            ("injected", Self::Injected),
+        ];
+        parse_choice(text, &types)
     }
 }
 

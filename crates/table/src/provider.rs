@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Result, internal_datafusion_err, internal_err, plan_err};
+use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err, plan_err};
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
@@ -13,10 +13,11 @@ use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_partitioned_core::{PartitionCatalog, PartitionLimits, PartitionReader};
 
+use crate::constraints::ColumnRules;
 use crate::files::FileReadOptions;
 use crate::filter::decides_about_files;
 use crate::metadata::MetadataColumn;
@@ -24,7 +25,7 @@ use crate::null_counts::with_unknown_null_counts;
 use crate::plan::{
     PartitionedTable, WantedRows, physical_filter, scan, supported_filters, table_schema,
 };
-use crate::reader::FilePartitionReader;
+use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 
@@ -52,6 +53,8 @@ pub struct PartitionedTableProvider {
     limits: PartitionLimits,
     metadata_columns: Vec<MetadataColumn>,
     read_options: FileReadOptions,
+    on_missing: OnMissing,
+    column_rules: ColumnRules,
 }
 
 impl PartitionedTableProvider {
@@ -76,6 +79,8 @@ impl PartitionedTableProvider {
             limits: PartitionLimits::default(),
             metadata_columns: vec![],
             read_options: FileReadOptions::default(),
+            on_missing: OnMissing::default(),
+            column_rules: ColumnRules::default(),
         })
     }
 
@@ -91,6 +96,12 @@ impl PartitionedTableProvider {
         self
     }
 
+    /// Sets what to do with a partition of the catalog that has no files.
+    pub fn with_on_missing(mut self, on_missing: OnMissing) -> Self {
+        self.on_missing = on_missing;
+        self
+    }
+
     /// Adds columns that describe the file of a row, behind the partition columns.
     ///
     /// # Errors
@@ -98,8 +109,13 @@ impl PartitionedTableProvider {
     pub fn with_metadata_columns(mut self, columns: &[MetadataColumn]) -> Result<Self> {
         let spec = self.catalog.spec().fields();
         let file_schema = self.schema.file_schema();
-        for column in columns {
+        for (index, column) in columns.iter().enumerate() {
             let name = column.name();
+            if columns[..index].contains(column) {
+                return plan_err!(
+                    "metadata column '{name}' is named twice in the option 'metadata.columns'"
+                );
+            }
             if file_schema.fields().find(name).is_some() || spec.find(name).is_some() {
                 return plan_err!(
                     "metadata column '{name}' has the name of another column of the table; leave it out \
@@ -113,6 +129,11 @@ impl PartitionedTableProvider {
             .with_table_partition_cols(constant)
             .build();
         self.metadata_columns = columns.to_vec();
+        Ok(self)
+    }
+
+    pub(crate) fn with_column_rules(mut self, command: &CreateExternalTable) -> Result<Self> {
+        self.column_rules = ColumnRules::try_new(command, self.schema.table_schema())?;
         Ok(self)
     }
 
@@ -131,6 +152,11 @@ impl PartitionedTableProvider {
     pub fn with_partition_filter_sql(mut self, state: &SessionState, sql: &str) -> Result<Self> {
         self.catalog = filtered_by_text(self.catalog, state, sql)?;
         Ok(self)
+    }
+
+    /// The store that holds the locations of the partitions.
+    pub fn object_store_url(&self) -> &ObjectStoreUrl {
+        &self.object_store_url
     }
 
     /// Where the partitions come from.
@@ -186,6 +212,14 @@ impl TableProvider for PartitionedTableProvider {
 
     fn table_type(&self) -> TableType {
         TableType::Base
+    }
+
+    fn constraints(&self) -> Option<&Constraints> {
+        Some(&self.column_rules.constraints)
+    }
+
+    fn get_column_default(&self, column: &str) -> Option<&Expr> {
+        self.column_rules.defaults.get(column)
     }
 
     fn get_table_definition(&self) -> Option<&str> {
@@ -244,6 +278,7 @@ impl PartitionedTable for PartitionedTableProvider {
         let reader = FilePartitionReader::new(template)
             .with_file_filters(file_filters)
             .with_options(self.read_options)
+            .with_on_missing(self.on_missing)
             .with_metadata_columns(&self.metadata_columns);
         Ok(Arc::new(reader))
     }

@@ -6,16 +6,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::Schema;
-use datafusion::common::{Result, ScalarValue, Statistics, internal_datafusion_err};
+use datafusion::common::{
+    DataFusionError, Result, ScalarValue, Statistics, exec_datafusion_err, internal_datafusion_err,
+};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
     FileGroup, FileScanConfig, FileScanConfigBuilder, ParquetSource,
 };
 use datafusion::datasource::source::DataSource;
+use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::DisplayFormatType;
-use datafusion_partitioned_catalog::{Lister, list_data_files};
-use datafusion_partitioned_core::{Division, PartitionBatch, PartitionReader, ReadContext};
+use datafusion_partitioned_catalog::{Lister, list_data_files, url_of};
+use datafusion_partitioned_core::{
+    Division, Partition, PartitionBatch, PartitionReader, PartitionSpec, ReadContext,
+};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 
@@ -44,10 +49,21 @@ pub struct FilePartitionReader {
     /// partition values of a file before opening it.
     statistics: Arc<Statistics>,
     options: FileReadOptions,
+    on_missing: OnMissing,
     metadata_columns: Arc<[MetadataColumn]>,
     /// What the values of a file's partition and metadata columns must satisfy, over the columns of
     /// the table.
     file_filters: Arc<[Arc<dyn PhysicalExpr>]>,
+}
+
+/// What to do with a partition of the catalog in whose directory there is no data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnMissing {
+    /// The query fails when it reads the partition.
+    Error,
+    /// The partition has no rows. The default, since most catalogs find directories and not files.
+    #[default]
+    Skip,
 }
 
 impl FilePartitionReader {
@@ -58,6 +74,7 @@ impl FilePartitionReader {
             statistics: Arc::new(Statistics::new_unknown(schema)),
             template: Arc::new(template),
             options: FileReadOptions::default(),
+            on_missing: OnMissing::default(),
             metadata_columns: Arc::default(),
             file_filters: Arc::default(),
         }
@@ -66,6 +83,12 @@ impl FilePartitionReader {
     /// Sets how the files are read, beyond what their format decides.
     pub fn with_options(mut self, options: FileReadOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Sets what to do with a partition that has no files.
+    pub fn with_on_missing(mut self, on_missing: OnMissing) -> Self {
+        self.on_missing = on_missing;
         self
     }
 
@@ -117,11 +140,11 @@ impl FilePartitionReader {
             .cloned()
             .map(|source| async move {
                 if let Some(objects) = source.objects {
-                    return Ok(objects);
+                    return Ok(Some(objects));
                 }
                 list_data_files(lister, &source.location).await
             });
-        let objects: Vec<Vec<ObjectMeta>> = stream::iter(listings)
+        let objects: Vec<Option<Vec<ObjectMeta>>> = stream::iter(listings)
             .buffered(context.concurrency)
             .try_collect()
             .await?;
@@ -129,6 +152,10 @@ impl FilePartitionReader {
             .into_iter()
             .enumerate()
             .map(|(row, objects)| {
+                if objects.is_none() && self.on_missing == OnMissing::Error {
+                    return Err(missing_files(&config.object_store_url, partitions, row));
+                }
+                let objects = objects.unwrap_or_default();
                 let values = partitions.partition_values(row)?.into_inner();
                 let files = objects.into_iter().map(|object| {
                     let metadata = self.metadata_columns.iter();
@@ -162,6 +189,28 @@ impl FilePartitionReader {
         // Not `with_statistics`, which would claim that the partition values are never NULL.
         file.statistics = Some(Arc::clone(&self.statistics));
         file
+    }
+}
+
+fn missing_files(
+    store_url: &ObjectStoreUrl,
+    partitions: &PartitionBatch,
+    row: usize,
+) -> DataFusionError {
+    let found = || {
+        let partition = partitions.partition(row)?;
+        let fields = partitions.values().schema();
+        let fields = fields.fields().iter().map(|field| field.as_ref().clone());
+        Ok((PartitionSpec::try_new(fields)?, partition))
+    };
+    match found() {
+        Ok((spec, Partition { values, source })) => exec_datafusion_err!(
+            "there is no file at '{}', where the partition ({}) is registered; put the files back, drop the \
+             partition, or read it as empty with the table option 'partition.on-missing' 'skip'",
+            url_of(store_url, &source.location),
+            spec.describe(&values)
+        ),
+        Err(error) => error,
     }
 }
 

@@ -9,12 +9,12 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::catalog::{
     ColumnProjection, DateFormat, DateProjection, DirectoryCatalog, HybridCatalog,
-    ProjectedLocations, ProjectionCatalog,
+    ProjectedLocations, ProjectionCatalog, RegisteredCatalog,
 };
 use datafusion_partitioned::core::contract::{CatalogFixture, check_catalog};
 use datafusion_partitioned::core::{
-    MemoryCatalog, Partition, PartitionCatalog, PartitionLayout, PartitionPredicate, PartitionSpec,
-    PartitionValues, TextFilteredCatalog,
+    MemoryCatalog, Partition, PartitionCatalog, PartitionLayout, PartitionPredicate,
+    PartitionRegistry, PartitionSpec, PartitionValues, TextFilteredCatalog,
 };
 use datafusion_partitioned_test_utils::{Fault, FaultyStore};
 use object_store::path::Path;
@@ -170,6 +170,21 @@ async fn given_partitions_keep_the_contract() {
         false,
         |_, partitions| {
             let catalog = MemoryCatalog::try_new(spec(), &partitions).unwrap();
+            Box::new(move || Arc::new(catalog.clone()))
+        },
+    );
+    check_catalog(&lake.await).await.unwrap();
+}
+
+#[tokio::test]
+async fn registered_partitions_keep_the_contract() {
+    let registered = RegisteredCatalog::new(spec());
+    let catalog = registered.clone();
+    let lake = lake(
+        |_| true,
+        false,
+        |_, partitions| {
+            futures::executor::block_on(registered.add(partitions, false)).unwrap();
             Box::new(move || Arc::new(catalog.clone()))
         },
     );

@@ -12,7 +12,7 @@ use object_store::{ObjectStore, ObjectStoreExt};
 
 use super::modes::{self, Mode};
 use super::sessions::{Session, Sessions};
-use super::table::{Table, replace_by_catalog};
+use super::table::{Table, register, replace_by_catalog};
 
 /// Files, and tables over them.
 pub(super) struct Case {
@@ -172,7 +172,9 @@ impl Case {
         for table in &self.tables {
             let location = table.location(&self.lake);
             session.ctx.sql(&table.sql(&location)).await?;
-            if session.mode.catalog_backed {
+            if table.is_registered() {
+                register(&session.ctx, table).await?;
+            } else if session.mode.catalog_backed {
                 replace_by_catalog(&session.ctx, table, &location).await?;
             }
         }

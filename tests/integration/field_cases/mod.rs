@@ -27,6 +27,7 @@ macro_rules! rows {
 
 mod agg;
 mod case;
+mod cat;
 mod col;
 mod dec;
 mod dyl;

@@ -161,8 +161,18 @@ impl Sessions {
 
     /// The same in the modes in which filters choose partitions.
     pub(super) async fn rows_where_pruned(&self, sql: &str, expected: &[&str]) {
+        self.rows_in(|mode| mode.prunes, sql, expected).await;
+    }
+
+    /// The same in some of the modes.
+    pub(super) async fn rows_in(
+        &self,
+        is_wanted: impl Fn(&Mode) -> bool,
+        sql: &str,
+        expected: &[&str],
+    ) {
         let expected: Vec<_> = expected.iter().map(|row| (*row).to_owned()).collect();
-        let sessions = self.usable().filter(|session| session.mode.prunes);
+        let sessions = self.usable().filter(|session| is_wanted(session.mode));
         self.check(sessions, sql, &expected, sorted_rows, None)
             .await;
     }
@@ -228,7 +238,8 @@ impl Sessions {
         self.fails_in(|mode| !mode.prunes, sql, texts).await;
     }
 
-    async fn fails_in(
+    /// The same in some of the modes.
+    pub(super) async fn fails_in(
         &self,
         is_wanted: impl Fn(&Mode) -> bool,
         sql: &str,

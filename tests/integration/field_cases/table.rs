@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::SessionContext;
 use datafusion_partitioned::core::{
     ListingContext, MemoryCatalog, Partition, PartitionBatch, PartitionCatalog, PartitionPredicate,
+    PartitionValues,
 };
 use datafusion_partitioned::table::PartitionedTableProvider;
 use datafusion_partitioned_test_utils::Lake;
@@ -25,7 +26,11 @@ pub(super) struct Table {
     locations: Vec<String>,
     options: String,
     rows_in_catalog: fn(&Path) -> usize,
+    registered: Vec<Registered>,
 }
+
+/// A registered partition: its values as texts, its location and its number of rows.
+pub(super) type Registered = (&'static [Option<&'static str>], &'static str, usize);
 
 impl Table {
     /// A table of Parquet files at `T/`. Without `columns` they are left to the files.
@@ -38,6 +43,7 @@ impl Table {
             locations: vec!["T/".to_owned()],
             options: String::new(),
             rows_in_catalog: |_| 0,
+            registered: vec![],
         }
     }
 
@@ -62,6 +68,18 @@ impl Table {
     pub(super) fn rows_in_catalog(mut self, rows: fn(&Path) -> usize) -> Self {
         self.rows_in_catalog = rows;
         self
+    }
+
+    /// Registers the partitions of the table, which has only these.
+    pub(super) fn registered(self, partitions: &[Registered]) -> Self {
+        let mut table = self.option("partition.catalog", "registered");
+        table.registered = partitions.to_vec();
+        table
+    }
+
+    /// Whether the partitions come from a catalog in any mode.
+    pub(super) fn is_registered(&self) -> bool {
+        !self.registered.is_empty()
     }
 
     pub(super) fn location(&self, lake: &Lake) -> Vec<String> {
@@ -91,6 +109,22 @@ impl Table {
             self.name, self.format, self.partitioned_by, self.options
         )
     }
+}
+
+/// Registers the partitions of a table that has been declared.
+pub(super) async fn register(ctx: &SessionContext, table: &Table) -> Result<()> {
+    let provider = ctx.table_provider(table.name).await?;
+    let catalog = catalog_of(&provider);
+    let partitions = table.registered.iter().map(|(texts, location, rows)| {
+        let texts = texts.iter().map(|text| ScalarValue::from(*text)).collect();
+        let values = PartitionValues::try_new(catalog.spec(), texts)?;
+        Ok(Partition::new(values, Path::parse(location)?).with_rows(*rows))
+    });
+    let registry = catalog.registry().unwrap();
+    registry
+        .add(partitions.collect::<Result<_>>()?, false)
+        .await?;
+    Ok(())
 }
 
 /// Puts a table with the same partitions, from a catalog that knows their locations and the given

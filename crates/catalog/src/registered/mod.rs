@@ -1,0 +1,259 @@
+//! [`RegisteredCatalog`]: partitions that statements add and remove, as in a metastore.
+//!
+//! ```text
+//!   ALTER TABLE .. ADD PARTITION --add--> RegisteredCatalog --add-------------> PartitionStore
+//!   SELECT ..                    --list-> RegisteredCatalog --version, load---> (memory, a file ..)
+//! ```
+
+mod memory_store;
+mod store;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
+use datafusion_partitioned_core::{
+    ListingContext, MemoryCatalog, Partition, PartitionBatch, PartitionCatalog, PartitionEstimate,
+    PartitionPredicate, PartitionRegistry, PartitionSpec, PartitionValues,
+};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use object_store::path::Path;
+
+use crate::directory::DirectoryCatalog;
+
+pub use memory_store::MemoryPartitionStore;
+pub use store::{PartitionStore, StoredPartitions, already_registered};
+
+/// Partitions that are registered one by one, wherever their files are.
+///
+/// What a directory is called says nothing here: values and locations are those that were registered, and what was
+/// not is no part of the table. The partitions are kept in a [`PartitionStore`] and remembered in columns; a query asks
+/// the store for its version, and loads them again when another process has changed them.
+///
+/// - Filters are never given to the store: they are evaluated here, over all values.
+/// - Numbers of rows are hints for the join order. Queries are not answered from them.
+/// - `-0.0` is registered as `0.0`, and there is one NaN.
+///
+/// ```
+/// # use datafusion::arrow::datatypes::{DataType, Field};
+/// # use datafusion::common::ScalarValue;
+/// # use datafusion_partitioned_catalog::RegisteredCatalog;
+/// # use datafusion_partitioned_core::{Partition, PartitionRegistry, PartitionSpec, PartitionValues};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> datafusion::error::Result<()> {
+/// let spec = PartitionSpec::try_new([Field::new("day", DataType::Date32, true)])?;
+/// let catalog = RegisteredCatalog::new(spec.clone());
+/// let values = PartitionValues::try_new(&spec, vec![ScalarValue::from("2024-06-01")])?;
+/// catalog.add(vec![Partition::new(values, "archive/first".into())], false).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct RegisteredCatalog {
+    shared: Arc<Shared>,
+    directories: Option<DirectoryCatalog>,
+}
+
+struct Shared {
+    spec: PartitionSpec,
+    /// Keeps the partitions as long as nothing else is attached.
+    in_memory: MemoryPartitionStore,
+    attached: OnceLock<Arc<dyn PartitionStore>>,
+    known: Mutex<Option<Arc<Known>>>,
+    /// Held by whoever loads, so that others wait for it instead of loading too.
+    loading: tokio::sync::Mutex<()>,
+}
+
+/// The partitions of a version of the store.
+struct Known {
+    version: u64,
+    /// With the numbers of rows that the store has.
+    partitions: MemoryCatalog,
+}
+
+impl RegisteredCatalog {
+    /// A catalog of no partitions, which are kept in memory.
+    pub fn new(spec: PartitionSpec) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                in_memory: MemoryPartitionStore::new(spec.clone()),
+                spec,
+                attached: OnceLock::new(),
+                known: Mutex::default(),
+                loading: tokio::sync::Mutex::default(),
+            }),
+            directories: None,
+        }
+    }
+
+    /// Sets the directories of the table: partitions that are registered without a location are there, and they can
+    /// be searched for partitions that are not registered. Not used for reading.
+    pub fn with_directories(mut self, directories: DirectoryCatalog) -> Self {
+        self.directories = Some(directories);
+        self
+    }
+
+    /// Keeps the partitions in `store` from now on, for everybody who has this catalog. A table is made before it is
+    /// known where it will be kept: this is for the time between the two.
+    ///
+    /// # Errors
+    /// When partitions have been registered before, or another store is attached.
+    pub fn attach(&self, store: Arc<dyn PartitionStore>) -> Result<()> {
+        if !self.shared.in_memory.is_empty() || self.shared.attached.set(store).is_err() {
+            return plan_err!(
+                "the partitions of this table are kept elsewhere already; declare the table anew"
+            );
+        }
+        self.refresh();
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn store(&self) -> &dyn PartitionStore {
+        match self.attached.get() {
+            Some(store) => store.as_ref(),
+            None => &self.in_memory,
+        }
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, Option<Arc<Known>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The partitions that the store has now.
+    async fn known(&self) -> Result<Arc<Known>> {
+        let store = self.store();
+        let version = store.version().await?;
+        let is_current = |known: &Arc<Known>| known.version == version;
+        if let Some(known) = self.remembered().clone().filter(is_current) {
+            return Ok(known);
+        }
+        let _alone = self.loading.lock().await;
+        if let Some(known) = self.remembered().clone().filter(is_current) {
+            return Ok(known);
+        }
+        let stored = store.load().await?;
+        let partitions = MemoryCatalog::from_batch(self.spec.clone(), stored.partitions)?;
+        let known = Arc::new(Known {
+            version: stored.version,
+            partitions,
+        });
+        *self.remembered() = Some(Arc::clone(&known));
+        Ok(known)
+    }
+
+    /// The values as this table has them.
+    fn values(&self, values: PartitionValues) -> Result<PartitionValues> {
+        let values = PartitionValues::try_new(&self.spec, values.into_inner())?.into_inner();
+        let values = values.into_iter().map(canonical).collect::<Result<_>>()?;
+        PartitionValues::try_new(&self.spec, values)
+    }
+}
+
+/// One of the values that SQL takes for the same.
+fn canonical(value: ScalarValue) -> Result<ScalarValue> {
+    let number = match &value {
+        ScalarValue::Float16(Some(number)) => f64::from(*number),
+        ScalarValue::Float32(Some(number)) => f64::from(*number),
+        ScalarValue::Float64(Some(number)) => *number,
+        _ => return Ok(value),
+    };
+    match number {
+        0.0 => ScalarValue::new_zero(&value.data_type()),
+        number if number.is_nan() => ScalarValue::from("NaN").cast_to(&value.data_type()),
+        _ => Ok(value),
+    }
+}
+
+#[async_trait]
+impl PartitionCatalog for RegisteredCatalog {
+    fn spec(&self) -> &PartitionSpec {
+        &self.shared.spec
+    }
+
+    fn list(
+        &self,
+        wanted: PartitionPredicate,
+        context: ListingContext,
+    ) -> BoxStream<'static, Result<PartitionBatch>> {
+        let shared = Arc::clone(&self.shared);
+        let listed = async move {
+            let known = shared.known().await?;
+            Ok::<_, DataFusionError>(known.partitions.list(wanted, context))
+        };
+        stream::once(listed)
+            .try_flatten()
+            .map_ok(PartitionBatch::without_rows)
+            .boxed()
+    }
+
+    async fn estimate(
+        &self,
+        wanted: &PartitionPredicate,
+        context: &ListingContext,
+    ) -> Result<PartitionEstimate> {
+        let known = self.shared.known().await?;
+        known.partitions.estimate(wanted, context).await
+    }
+
+    fn registry(&self) -> Option<Arc<dyn PartitionRegistry>> {
+        Some(Arc::new(self.clone()))
+    }
+
+    fn describe(&self) -> String {
+        match &self.directories {
+            Some(directories) => format!("registered({})", directories.table().describe_roots()),
+            None => "registered".to_owned(),
+        }
+    }
+}
+
+#[async_trait]
+impl PartitionRegistry for RegisteredCatalog {
+    async fn add(&self, partitions: Vec<Partition>, if_not_exists: bool) -> Result<Vec<Partition>> {
+        let partitions = partitions.into_iter().map(|mut partition| {
+            partition.values = self.shared.values(partition.values)?;
+            // Whoever reads the partition looks for its files.
+            partition.source.objects = None;
+            Ok(partition)
+        });
+        let partitions = partitions.collect::<Result<_>>()?;
+        self.shared.store().add(partitions, if_not_exists).await
+    }
+
+    async fn remove(&self, partitions: Vec<PartitionValues>) -> Result<Vec<Partition>> {
+        let partitions = partitions.into_iter();
+        let partitions = partitions.map(|values| self.shared.values(values));
+        let partitions = partitions.collect::<Result<_>>()?;
+        self.shared.store().remove(partitions).await
+    }
+
+    fn refresh(&self) {
+        *self.shared.remembered() = None;
+    }
+
+    fn default_location(&self, values: &PartitionValues) -> Result<Option<Path>> {
+        let directories = self.directories.as_ref();
+        directories.map(|d| d.location_of(values)).transpose()
+    }
+
+    fn directories(&self) -> Option<Arc<dyn PartitionCatalog>> {
+        let directories = self.directories.clone()?;
+        Some(Arc::new(directories))
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("spec", &self.spec)
+            .field("store", &self.store())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
