@@ -27,6 +27,7 @@ mod order;
 mod order_limits;
 mod parse_path;
 mod parser;
+mod progress;
 mod projected_types;
 mod projection;
 mod properties;

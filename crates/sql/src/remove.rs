@@ -126,9 +126,16 @@ pub(crate) async fn partitions(
     state: &SessionState,
     predicate: &PartitionPredicate,
 ) -> Result<Vec<Partition>> {
-    let batches = target
-        .catalog()?
-        .list(predicate.clone(), listing_context(state));
+    partitions_in(target, listing_context(state), predicate).await
+}
+
+/// The same, as far as `context` lists or remembers them.
+pub(crate) async fn partitions_in(
+    target: &Target,
+    context: ListingContext,
+    predicate: &PartitionPredicate,
+) -> Result<Vec<Partition>> {
+    let batches = target.catalog()?.list(predicate.clone(), context);
     let batches: Vec<_> = batches.try_collect().await?;
     let mut partitions = vec![];
     for batch in batches {
