@@ -2,6 +2,8 @@
 //!
 //! Its tables are calendars, with a partition for each year. A year that a query does not need is never made.
 
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -79,15 +79,17 @@ impl<W: Write + Send> Shell<W> {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
             };
-            let ended = result.map_err(hide).map_err(|source| match self.output.closed {
-                true => ShellError::OutputClosed,
-                false => ShellError::Statement {
-                    number: index + 1,
-                    origin: origin.to_owned(),
-                    line,
-                    source,
-                },
-            })?;
+            let ended = result
+                .map_err(hide)
+                .map_err(|source| match self.output.closed {
+                    true => ShellError::OutputClosed,
+                    false => ShellError::Statement {
+                        number: index + 1,
+                        origin: origin.to_owned(),
+                        line,
+                        source,
+                    },
+                })?;
             if let Ended::Interrupted = ended {
                 return Err(ShellError::Interrupted);
             }

@@ -244,9 +244,9 @@ async fn create(
     let context = ConnectorContext::new(session, &definition, &options, registry);
     let table = AssertUnwindSafe(connector.create_table(&context)).catch_unwind();
     let table = match table.await {
-        Ok(table) => table.map_err(|error| {
-            with_table_name(definition.hide_secrets(error), &command.name)
-        })?,
+        Ok(table) => {
+            table.map_err(|error| with_table_name(definition.hide_secrets(error), &command.name))?
+        }
         Err(panic) => {
             return Err(plan_datafusion_err!(
                 "table '{}': the connector '{}' panicked: {}",

@@ -38,7 +38,8 @@ const SENSITIVE_PARTS: [&str; 23] = [
 /// Whether the value of an option with this key is not to be shown, as far as its name tells.
 pub fn is_sensitive_key(key: &str) -> bool {
     let key = key.to_lowercase();
-    SENSITIVE_PARTS.iter().any(|part| key.contains(part))
+    let is_key = key == "key" || key.ends_with("-key") || key.ends_with(".key");
+    is_key || SENSITIVE_PARTS.iter().any(|part| key.contains(part))
 }
 
 /// The text, in which the user information and the query of each URL are hidden: either may hold

@@ -126,16 +126,8 @@ pub(crate) async fn partitions(
     state: &SessionState,
     predicate: &PartitionPredicate,
 ) -> Result<Vec<Partition>> {
-    partitions_in(target, listing_context(state), predicate).await
-}
-
-/// The same, as far as `context` lists or remembers them.
-pub(crate) async fn partitions_in(
-    target: &Target,
-    context: ListingContext,
-    predicate: &PartitionPredicate,
-) -> Result<Vec<Partition>> {
-    let batches = target.catalog()?.list(predicate.clone(), context);
+    let catalog = target.catalog()?;
+    let batches = catalog.list(predicate.clone(), listing_context(state));
     let batches: Vec<_> = batches.try_collect().await?;
     let mut partitions = vec![];
     for batch in batches {
@@ -215,11 +207,7 @@ async fn delete_files(
 }
 
 /// Makes queries list a directory again.
-pub(crate) fn forget_listings(
-    target: &Target,
-    state: &SessionState,
-    location: &Path,
-) -> Result<()> {
+fn forget_listings(target: &Target, state: &SessionState, location: &Path) -> Result<()> {
     let listings: Option<Arc<ListingCache>> = state.config().get_extension();
     if let Some(listings) = listings {
         let url = format!("{}/", target.url(location).trim_end_matches('/'));

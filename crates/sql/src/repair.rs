@@ -1,20 +1,18 @@
 //! `MSCK REPAIR TABLE` and `REFRESH TABLE`.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
-use datafusion_partitioned_core::{
-    ListingContext, Partition, PartitionCatalog, PartitionPredicate,
-};
+use datafusion_partitioned_core::{Partition, PartitionCatalog, PartitionPredicate};
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::add::changed;
 use crate::change::{Change, ChangedPartition};
-use crate::remove::{forget_listings, listing_context, partitions, partitions_in};
+use crate::remove::{listing_context, partitions};
 use crate::target::Target;
 
 /// Makes the registered partitions those of the directories.
@@ -140,7 +138,7 @@ impl RepairTable {
 pub(crate) struct RefreshTable {
     pub(crate) target: Target,
     pub(crate) statement: String,
-    /// Of some of its partitions only.
+    /// Which partitions to report; all of the table is forgotten.
     pub(crate) predicate: Option<PartitionPredicate>,
 }
 
@@ -155,28 +153,15 @@ impl Change for RefreshTable {
         if let Some(registry) = catalog.registry() {
             registry.refresh();
         }
-        if let Some(predicate) = &self.predicate {
-            // Those that are remembered and gone, and those that have come.
-            let context = ListingContext::for_planning(state);
-            let mut partitions = partitions_in(&self.target, context, predicate).await?;
-            let found = self::partitions(&self.target, state, predicate).await?;
-            let mut known: HashSet<_> = partitions
-                .iter()
-                .map(|partition| partition.source.location.clone())
-                .collect();
-            let new = found
-                .into_iter()
-                .filter(|partition| known.insert(partition.source.location.clone()));
-            partitions.extend(new);
-            for partition in &partitions {
-                forget_listings(&self.target, state, &partition.source.location)?;
-            }
-            return changed(&self.target, "refreshed", &partitions);
-        }
-        // Directories of this table may be anywhere.
+        // Directories of this table may be anywhere, and a partition that is gone is in listings of all of the table, where
+        // nobody can find it any more.
         let listings: Option<Arc<ListingCache>> = state.config().get_extension();
         if let Some(listings) = listings {
             listings.clear();
+        }
+        if let Some(predicate) = &self.predicate {
+            let partitions = partitions(&self.target, state, predicate).await?;
+            return changed(&self.target, "refreshed", &partitions);
         }
         Ok(vec![ChangedPartition {
             change: "refreshed",

@@ -268,11 +268,11 @@ impl OptionValue for NonZeroInterval {
 struct IntervalUnit(DateUnit);
 
 impl OptionValue for IntervalUnit {
-    const TYPE_NAME: &'static str = "YEARS, MONTHS, WEEKS, DAYS, HOURS, MINUTES or SECONDS";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
         let unit = DateUnit::parse(text).map(Self);
-        unit.ok_or_else(|| Self::TYPE_NAME.to_owned())
+        unit.ok_or_else(|| "YEARS, MONTHS, WEEKS, DAYS, HOURS, MINUTES or SECONDS".to_owned())
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{Result, exec_err};
 use datafusion::datasource::empty::EmptyTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -194,12 +195,12 @@ async fn ops_09_registry_of_connectors() {
         let attempts = (0..50).map(|_| {
             let context = session.context.clone();
             let sql = create(head, "'connector' = 'demo', 'end' = 'late'");
-            tokio::spawn(async move { context.partitioned_sql(&sql).await.is_ok() })
+            SpawnedTask::spawn(async move { context.partitioned_sql(&sql).await.is_ok() })
         });
         let attempts: Vec<_> = attempts.collect();
         let mut won = 0;
         for attempt in attempts {
-            won += usize::from(attempt.await.unwrap());
+            won += usize::from(attempt.join().await.unwrap());
         }
         assert_eq!(won, winners, "{head}");
         assert!(session.context.table_exist("t").unwrap());
