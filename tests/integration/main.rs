@@ -36,6 +36,7 @@ mod s3;
 mod s3_server;
 mod schema_evolution;
 mod shell;
+mod slt;
 mod stock_filters;
 mod subqueries;
 mod tidy;

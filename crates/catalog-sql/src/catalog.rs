@@ -15,10 +15,11 @@ use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use datafusion_partitioned_connector::{ConnectorRegistry, TableDefinitions};
+use datafusion_partitioned_connector::{ConnectorRegistry, SessionPlanExecutor, TableDefinitions};
 
 use crate::database::Database;
 use crate::definitions::{self, Definition, Kind};
+use crate::execute::SqlitePlanExecutor;
 use crate::schema::SqliteSchema;
 
 /// Keeps definitions of tables and registered partitions in an SQLite file. See the [crate](crate).
@@ -64,6 +65,9 @@ impl SqliteCatalog {
             schemas: Mutex::default(),
         };
         context.register_catalog(catalog.clone(), Arc::new(provider));
+        let executor = SessionPlanExecutor(Arc::new(SqlitePlanExecutor));
+        let state = context.state_ref();
+        state.write().config_mut().set_extension(Arc::new(executor));
         Ok(())
     }
 }
@@ -170,6 +174,14 @@ impl SessionParts {
             sql: definition.to_lasting_sql()?,
             dialect: "generic".to_owned(),
         }))
+    }
+}
+
+impl SessionParts {
+    /// Whether the statement that made the table wants it in the place of another one.
+    pub(crate) fn replaces(&self, table: &Arc<dyn TableProvider>) -> bool {
+        let definition = self.definitions.as_ref().and_then(|all| all.of(table));
+        definition.is_some_and(|definition| definition.command().or_replace)
     }
 }
 

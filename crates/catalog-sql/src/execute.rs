@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use datafusion::catalog::{SchemaProvider, TableProvider};
 use datafusion::common::{Result, TableReference, exec_datafusion_err};
 use datafusion::dataframe::DataFrame;
@@ -10,19 +11,27 @@ use datafusion::logical_expr::{
     CreateExternalTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, TableType,
 };
 use datafusion::prelude::SessionContext;
+use datafusion_partitioned_connector::PlanExecutor;
 
 use crate::schema::SqliteSchema;
 use crate::view::view_of;
 
-/// Executes a plan as [`SessionContext::execute_logical_plan`] does, where
+/// Executes plans as [`SessionContext::execute_logical_plan`] does, where
 ///
-/// - `CREATE OR REPLACE` of what is kept in the file is one transaction: DataFusion drops the old table before it
+/// - `CREATE OR REPLACE` of what is kept in the file is one transaction: DataFusion drops the old view before it
 ///   makes the new one, so that a statement that fails, or a process that is killed, would leave none;
 /// - `DROP` of what is kept in the file works although the table cannot be made any more.
-///
-/// # Errors
-/// Those of the plan.
-pub async fn execute(context: &SessionContext, plan: LogicalPlan) -> Result<DataFrame> {
+#[derive(Debug)]
+pub(crate) struct SqlitePlanExecutor;
+
+#[async_trait]
+impl PlanExecutor for SqlitePlanExecutor {
+    async fn execute(&self, context: &SessionContext, plan: LogicalPlan) -> Result<DataFrame> {
+        execute(context, plan).await
+    }
+}
+
+async fn execute(context: &SessionContext, plan: LogicalPlan) -> Result<DataFrame> {
     let LogicalPlan::Ddl(statement) = &plan else {
         return context.execute_logical_plan(plan).await;
     };

@@ -49,5 +49,4 @@ mod texts;
 mod view;
 
 pub use catalog::SqliteCatalog;
-pub use execute::execute;
 pub use schema::SqliteSchema;

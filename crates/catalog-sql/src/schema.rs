@@ -262,11 +262,16 @@ impl SchemaProvider for SqliteSchema {
         Ok(stored.map(|stored| stored.definition.kind.table_type()))
     }
 
+    /// A table that a `CREATE OR REPLACE` made takes the place of another one.
     fn register_table(
         &self,
         name: String,
         table: Arc<dyn TableProvider>,
     ) -> Result<Option<Arc<dyn TableProvider>>> {
+        if self.session.replaces(&table) {
+            self.replace_table(&name, table)?;
+            return Ok(None);
+        }
         if self.is_in_memory(&name) {
             return exec_err!("The table {name} already exists");
         }

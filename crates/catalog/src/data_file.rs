@@ -8,18 +8,21 @@ use object_store::path::Path;
 
 use crate::lister::Lister;
 
-/// The data files below `directory`, from one flat listing.
+/// The data files below `directory`, from one flat listing; `None` when there is nothing at all, not even
+/// a hidden file.
 ///
 /// # Errors
 /// When the listing fails. A directory that does not exist has no files on most stores.
-pub async fn list_data_files(lister: &Lister, directory: &Path) -> Result<Vec<ObjectMeta>> {
+pub async fn list_data_files(lister: &Lister, directory: &Path) -> Result<Option<Vec<ObjectMeta>>> {
     let mut batches = lister.objects(directory);
+    let mut is_there = false;
     let mut files = vec![];
     while let Some(batch) = batches.try_next().await? {
+        is_there |= !batch.is_empty();
         let is_data = |object: &&ObjectMeta| is_data_file(directory, object, |_, _| false);
         files.extend(batch.iter().filter(is_data).cloned());
     }
-    Ok(files)
+    Ok(is_there.then_some(files))
 }
 
 /// Whether `object` is a data file below `directory`: it has bytes and no name on its way is

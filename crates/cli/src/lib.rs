@@ -36,7 +36,6 @@ mod prompt;
 mod run;
 mod session;
 mod shell;
-mod split;
 mod storage;
 
 pub use run::{Input, Outcome, run};

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
-use datafusion_partitioned::catalog_sql::execute;
+use datafusion_partitioned::sql::{
+    ParsedStatement, Statement, execute, is_complete, parse_statements,
+};
 use rustyline::error::ReadlineError;
 
 use crate::args::Args;
 use crate::print::Printer;
 use crate::session::create_session;
-use crate::split::{SplitStatement, is_complete, split};
 use crate::storage::open_buckets;
 
 /// A session together with the place where results go.
@@ -42,8 +42,8 @@ impl<W: Write + Send> Shell<W> {
     /// the statement itself can contain credentials.
     pub(crate) async fn execute(&mut self, origin: &str, sql: &str) -> Result<(), ShellError> {
         let config = self.context.copied_config();
-        let statements = split(sql, &config.options().sql_parser);
-        for (index, SplitStatement { line, statement }) in statements.into_iter().enumerate() {
+        let statements = parse_statements(sql, &config.options().sql_parser);
+        for (index, ParsedStatement { line, statement }) in statements.into_iter().enumerate() {
             let result = match statement {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
@@ -63,9 +63,10 @@ impl<W: Write + Send> Shell<W> {
 
     async fn execute_statement(&mut self, mut statement: Statement) -> Result<()> {
         let started = Instant::now();
-        open_buckets(&mut statement, &self.context.runtime_env())?;
-        let plan = self.context.state().statement_to_plan(statement).await?;
-        let frame = execute(&self.context, plan).await?;
+        if let Statement::DataFusion(statement) = &mut statement {
+            open_buckets(&mut statement.statement, &self.context.runtime_env())?;
+        }
+        let frame = execute(&self.context, statement).await?;
         let rows = frame.execute_stream().await?;
         let config = self.context.copied_config();
         let format = &config.options().format;

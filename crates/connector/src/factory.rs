@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::{DataFusionError, Result, TableReference, plan_datafusion_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, config_err, plan_datafusion_err,
+};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion_partitioned_core::PartitionedOptions;
@@ -18,7 +20,7 @@ use crate::format::FormatOptions;
 use crate::options::normalize_key;
 use crate::{
     Connector, ConnectorContext, ConnectorOption, ConnectorOptions, ConnectorRegistry,
-    TableDefinition, TableDefinitions,
+    TableDefinition, TableDefinitions, did_you_mean,
 };
 
 /// The option that selects a connector.
@@ -90,7 +92,13 @@ pub fn connector_of(
     named.sort_unstable();
     named.dedup();
     match named[..] {
-        [] => Ok(default_connector(session, command)),
+        [] => match misspelt_connector(command) {
+            Some(key) => config_err!(
+                "table '{}': unknown option '{key}' (did you mean 'connector'?)",
+                command.name
+            ),
+            None => Ok(default_connector(session, command)),
+        },
         [connector] => Ok(Some(connector.clone())),
         _ => Err(plan_datafusion_err!(
             "table '{}': option 'connector' has two values, '{}' and '{}'; remove one",
@@ -99,6 +107,11 @@ pub fn connector_of(
             named[1]
         )),
     }
+}
+
+fn misspelt_connector(command: &CreateExternalTable) -> Option<String> {
+    let mut keys = command.options.keys().map(|key| normalize_key(key));
+    keys.find(|key| !did_you_mean(key, [CONNECTOR.key()]).is_empty())
 }
 
 fn default_connector(session: &dyn Session, command: &CreateExternalTable) -> Option<String> {

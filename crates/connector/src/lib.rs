@@ -9,6 +9,7 @@
 //! | [`ConnectorContext`] | everything a connector is told about the statement |
 //! | [`ConnectorRegistry`] | the connectors of a session by identifier |
 //! | [`ConnectorTableFactory`] | a table factory in front of the one that was there before |
+//! | [`PlanExecutor`] | statements that a catalog executes in its own way |
 //! | [`TableDefinition`], [`TableDefinitions`] | the statements that made the tables of a session |
 //!
 //! A statement goes one of two ways:
@@ -89,6 +90,7 @@ mod factory;
 mod format;
 mod option;
 mod options;
+mod plan_executor;
 mod registry;
 mod secret;
 mod suggestion;
@@ -103,6 +105,7 @@ pub use factory::{
 };
 pub use option::{ConnectorOption, OptionDescription};
 pub use options::ConnectorOptions;
+pub use plan_executor::{PlanExecutor, SessionPlanExecutor, execute_plan};
 pub use registry::ConnectorRegistry;
 pub use secrecy;
 pub use secret::{HIDDEN, hide_credentials, is_sensitive_key};

@@ -499,8 +499,8 @@ mod tests {
             error.starts_with(
                 "Invalid or Unsupported Configuration: table 'sales': \
                  (1) missing option 'topic' (string); (2) unknown option 'aws.token'; \
-                 (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0 to \
-                 18446744073709551615; (4) unknown option 'schema.smaple' (did you mean \
+                 (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0; \
+                 (4) unknown option 'schema.smaple' (did you mean \
                  'schema.sample'?); options of the connector: 'connector', 'schema.sample', 'topic'; \
                  options of JSON: 'compression', "
             ),

@@ -1,8 +1,5 @@
 //! The types of option values: how their texts are read, and what is said about a text that is none.
 
-use std::fmt::Display;
-use std::str::FromStr;
-
 use datafusion::common::config::ConfigField;
 use datafusion_partitioned_core::{ByteSize, TimeSpan};
 use secrecy::SecretString;
@@ -80,7 +77,7 @@ impl OptionValue for usize {
     const TYPE_NAME: &'static str = "integer";
 
     fn parse(text: &str) -> Result<Self, String> {
-        parse_integer(text, Self::MIN, Self::MAX)
+        text.parse().map_err(|_| "an integer from 0".to_owned())
     }
 }
 
@@ -88,13 +85,8 @@ impl OptionValue for i64 {
     const TYPE_NAME: &'static str = "integer";
 
     fn parse(text: &str) -> Result<Self, String> {
-        parse_integer(text, Self::MIN, Self::MAX)
+        text.parse().map_err(|_| "an integer".to_owned())
     }
-}
-
-fn parse_integer<T: FromStr + Display + Copy>(text: &str, min: T, max: T) -> Result<T, String> {
-    text.parse()
-        .map_err(|_| format!("an integer from {min} to {max}"))
 }
 
 impl OptionValue for TimeSpan {

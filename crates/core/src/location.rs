@@ -18,7 +18,9 @@ pub fn enclosing_locations(location: &str) -> impl Iterator<Item = &str> {
 /// What to say of two partitions at `location` and `other`, the same one or one that the first is inside of.
 pub fn overlap_error(location: &str, other: &str) -> DataFusionError {
     if location == other {
-        return plan_datafusion_err!("two partitions have the location '{location}'");
+        return plan_datafusion_err!(
+            "two partitions have the location '{location}'; each needs one of its own"
+        );
     }
     plan_datafusion_err!(
         "the partition at '{location}' is inside the partition at '{other}', which would count its rows twice"

@@ -42,6 +42,7 @@
 //! | `catalog_sql` | definitions that last, in an SQLite file; behind the feature `catalog-sql` |
 //! | [`connector`] | the registry behind `OPTIONS ('connector' '...')` |
 //! | [`dynamic_filter`] | the optimizer rule for joins |
+//! | [`sql`] | statements about partitions |
 //! | [`table`] | partitioned tables of files |
 
 mod partition_report;
@@ -60,5 +61,6 @@ pub use datafusion_partitioned_connector as connector;
 pub use datafusion_partitioned_core as core;
 pub use datafusion_partitioned_core::PartitionedOptions;
 pub use datafusion_partitioned_dynamic_filter as dynamic_filter;
+pub use datafusion_partitioned_sql as sql;
 pub use datafusion_partitioned_table as table;
 pub use session::{PartitionedSession, PartitionedSessionExt};

@@ -3,16 +3,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use datafusion::catalog::{TableFunction, TableProviderFactory};
+use datafusion::catalog::{TableFunction, TableFunctionImpl, TableProviderFactory};
+use datafusion::common::Result;
 use datafusion::execution::SessionStateDefaults;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::prelude::{DataFrame, SessionConfig, SessionContext};
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_connector::{ConnectorRegistry, TableDefinitions, wrap_table_factories};
 use datafusion_partitioned_core::{PartitionReports, PartitionedOptions};
 use datafusion_partitioned_dynamic_filter::{
     DeclineUnsafeFilters, InsertDynamicPartitionFilter, PushSubqueryFilter,
+};
+use datafusion_partitioned_sql::{
+    CheckAbility, PartitionsFunction, Replacing, TableOptionsFunction,
 };
 use datafusion_partitioned_table::{
     EqualityChainPlanner, FilesystemConnector, KeepSmallScansTogether, MetadataAnswers,
@@ -71,6 +75,16 @@ pub trait PartitionedSession {
     /// `partitioned.list_cache.ttl` is above zero. `None` in a session that was not extended.
     fn listing_cache(&self) -> Option<Arc<ListingCache>>;
 
+    /// Runs one statement: SQL about partitions, such as `SHOW PARTITIONS t` or `ALTER TABLE t ADD
+    /// PARTITION (day = '2024-06-01')`, `CREATE TABLE .. WITH ('connector' = ..)`, queries with
+    /// `/*+ OPTIONS(..) */`, and everything that [`SessionContext::sql`] runs, which means the same here.
+    /// Errors hold no secrets of the statement, and a `CREATE OR REPLACE EXTERNAL TABLE` that fails keeps
+    /// the old table.
+    ///
+    /// # Errors
+    /// When the text is not one statement, and when that fails.
+    fn partitioned_sql(&self, sql: &str) -> impl Future<Output = Result<DataFrame>> + Send;
+
     /// What the partitioned scans of the session's last query have done: also the table function
     /// `partition_report()`. `None` in a session that was not extended.
     fn partition_reports(&self) -> Option<Arc<PartitionReports>>;
@@ -79,6 +93,10 @@ pub trait PartitionedSession {
 impl PartitionedSession for SessionContext {
     fn listing_cache(&self) -> Option<Arc<ListingCache>> {
         self.state_ref().read().config().get_extension()
+    }
+
+    fn partitioned_sql(&self, sql: &str) -> impl Future<Output = Result<DataFrame>> + Send {
+        datafusion_partitioned_sql::sql(self, sql)
     }
 
     fn partition_reports(&self) -> Option<Arc<PartitionReports>> {
@@ -101,12 +119,11 @@ impl PartitionedSessionExt for SessionStateBuilder {
         add_options(config);
         config.set_extension(Arc::clone(registry));
 
-        let function =
-            TableFunction::new(PartitionReport::NAME.to_owned(), Arc::new(PartitionReport));
-        self.table_functions()
-            .get_or_insert_with(HashMap::new)
-            .entry(PartitionReport::NAME.to_owned())
-            .or_insert_with(|| Arc::new(function));
+        let definitions = config.get_extension::<TableDefinitions>();
+        let functions = self.table_functions().get_or_insert_with(HashMap::new);
+        add_function(functions, PartitionReport::NAME, PartitionReport);
+        add_function(functions, PartitionsFunction::NAME, PartitionsFunction);
+        add_function(functions, TableOptionsFunction::NAME, TableOptionsFunction);
 
         let factories = self
             .table_factories()
@@ -117,6 +134,11 @@ impl PartitionedSessionExt for SessionStateBuilder {
         let rules = &mut self.physical_optimizers().get_or_insert_default().rules;
         if !has_rule(rules) {
             insert_rules(rules);
+            if let Some(definitions) = definitions {
+                let rule = CheckAbility::new(definitions, Arc::clone(registry));
+                let analyzer = self.analyzer().get_or_insert_default();
+                analyzer.rules.push(Arc::new(rule));
+            }
             let planners = self.expr_planners();
             planners
                 .get_or_insert_with(SessionStateDefaults::default_expr_planners)
@@ -138,6 +160,16 @@ impl PartitionedSessionExt for SessionContext {
     }
 }
 
+fn add_function(
+    functions: &mut HashMap<String, Arc<TableFunction>>,
+    name: &str,
+    function: impl TableFunctionImpl + 'static,
+) {
+    functions
+        .entry(name.to_owned())
+        .or_insert_with(|| Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
+}
+
 /// DataFusion reads tab separated values as CSV and does not know them by name.
 fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
     if let Some(csv) = factories.get("CSV").map(Arc::clone) {
@@ -154,6 +186,9 @@ fn add_options(config: &mut SessionConfig) {
     }
     if config.get_extension::<TableDefinitions>().is_none() {
         config.set_extension(Arc::new(TableDefinitions::default()));
+    }
+    if config.get_extension::<Replacing>().is_none() {
+        config.set_extension(Arc::new(Replacing::default()));
     }
     if config.get_extension::<PartitionReports>().is_none() {
         config.set_extension(Arc::new(PartitionReports::default()));

@@ -140,11 +140,11 @@ impl FilePartitionReader {
             .cloned()
             .map(|source| async move {
                 if let Some(objects) = source.objects {
-                    return Ok(objects);
+                    return Ok(Some(objects));
                 }
                 list_data_files(lister, &source.location).await
             });
-        let objects: Vec<Vec<ObjectMeta>> = stream::iter(listings)
+        let objects: Vec<Option<Vec<ObjectMeta>>> = stream::iter(listings)
             .buffered(context.concurrency)
             .try_collect()
             .await?;
@@ -152,9 +152,10 @@ impl FilePartitionReader {
             .into_iter()
             .enumerate()
             .map(|(row, objects)| {
-                if objects.is_empty() && self.on_missing == OnMissing::Error {
+                if objects.is_none() && self.on_missing == OnMissing::Error {
                     return Err(missing_files(&config.object_store_url, partitions, row));
                 }
+                let objects = objects.unwrap_or_default();
                 let values = partitions.partition_values(row)?.into_inner();
                 let files = objects.into_iter().map(|object| {
                     let metadata = self.metadata_columns.iter();
@@ -204,7 +205,7 @@ fn missing_files(
     };
     match found() {
         Ok((spec, Partition { values, source })) => exec_datafusion_err!(
-            "there is no data file at '{}', where the partition ({}) is registered; put the files back, drop the \
+            "there is no file at '{}', where the partition ({}) is registered; put the files back, drop the \
              partition, or read it as empty with the table option 'partition.on-missing' 'skip'",
             url_of(store_url, &source.location),
             spec.describe(&values)

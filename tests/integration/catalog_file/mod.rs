@@ -13,7 +13,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, config_err};
 use datafusion::datasource::MemTable;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use datafusion_partitioned::catalog_sql::{SqliteCatalog, execute};
+use datafusion_partitioned::catalog_sql::SqliteCatalog;
 use datafusion_partitioned::connector::secrecy::{ExposeSecret, SecretString};
 use datafusion_partitioned::connector::{
     Connector, ConnectorContext, ConnectorOption, ConnectorRegistry, OptionDescription,
@@ -75,8 +75,7 @@ impl Session {
     }
 
     async fn run(&self, sql: &str) -> Result<Vec<String>> {
-        let plan = self.0.state().create_logical_plan(sql).await?;
-        let batches = execute(&self.0, plan).await?.collect().await?;
+        let batches = self.0.partitioned_sql(sql).await?.collect().await?;
         Ok(sorted_rows(&batches))
     }
 

@@ -1,0 +1,186 @@
+//! Options that a query gives a table for itself: `FROM t /*+ OPTIONS('key' = 'value') */`, as in Flink.
+//!
+//! For a parser the hint is a comment. So the name in front of it becomes one under which the session finds a
+//! table with these options, and which says so in plans: `"t /*+ OPTIONS('key'='value') */"`.
+
+use std::collections::HashMap;
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace, Word};
+use datafusion_partitioned_connector::{HIDDEN, hide_credentials, is_sensitive_key};
+
+/// A table with options of its own.
+#[derive(Debug, Clone)]
+pub struct TableHint {
+    /// The name of the table in the statement.
+    pub(crate) table: ObjectName,
+    /// The last part of the name that stands for it in plans.
+    pub(crate) name: String,
+    pub(crate) options: HashMap<String, String>,
+}
+
+/// A hint and its place in the text.
+#[derive(Debug)]
+pub(crate) struct FoundHint {
+    pub(crate) start: Location,
+    pub(crate) hint: Result<TableHint>,
+}
+
+/// Takes all hints with options out of a text, and puts the names for their tables into it.
+pub(crate) fn take_hints(tokens: &mut Vec<TokenWithSpan>, dialect: &dyn Dialect) -> Vec<FoundHint> {
+    let mut found: Vec<FoundHint> = vec![];
+    let mut index = 0;
+    while index < tokens.len() {
+        if let Some(text) = hint_text(&tokens[index].token) {
+            let start = tokens[index].span.start;
+            let hint = take_hint(tokens, index, &text, dialect, found.len());
+            found.push(FoundHint { start, hint });
+        }
+        index += 1;
+    }
+    found
+}
+
+/// The text of a comment that gives a table options, without its `+`.
+fn hint_text(token: &Token) -> Option<String> {
+    let Token::Whitespace(Whitespace::MultiLineComment(text)) = token else {
+        return None;
+    };
+    let hint = text.trim_start().strip_prefix('+')?.trim_start();
+    let is_options = hint
+        .get(.."OPTIONS".len())
+        .is_some_and(|word| word.eq_ignore_ascii_case("OPTIONS"));
+    is_options.then(|| hint.to_owned())
+}
+
+fn take_hint(
+    tokens: &mut Vec<TokenWithSpan>,
+    index: usize,
+    text: &str,
+    dialect: &dyn Dialect,
+    number: usize,
+) -> Result<TableHint> {
+    let options = parse_options(text, dialect)?;
+    let name = table_name(tokens, index);
+    let Some((table, last, before)) = name else {
+        return plan_err!(
+            "the hint OPTIONS (..) stands behind the name of a table and in front of its alias, as in \
+             FROM t /*+ OPTIONS ('key' = 'value') */ AS a"
+        );
+    };
+    let shown = options.iter().map(|(key, value)| {
+        let value = match is_sensitive_key(key) {
+            // Another secret makes another table.
+            true => format!("{HIDDEN}{}", ".".repeat(number)),
+            false => hide_credentials(value).into_owned(),
+        };
+        format!("'{key}'='{value}'")
+    });
+    let mut shown: Vec<String> = shown.collect();
+    shown.sort_unstable();
+    let alias = table_alias(&table);
+    let name = format!("{} /*+ OPTIONS({}) */", alias.value, shown.join(", "));
+    tokens[last].token = Token::Word(Word {
+        value: name.clone(),
+        quote_style: Some('"'),
+        keyword: Keyword::NoKeyword,
+    });
+    let is_written = matches!(&before, Token::Word(word) if word.keyword == Keyword::INTO);
+    let replacement = match is_written || has_alias(&tokens[index + 1..]) {
+        true => vec![],
+        false => vec![
+            Token::Whitespace(Whitespace::Space),
+            Token::make_keyword("AS"),
+            Token::Whitespace(Whitespace::Space),
+            Token::make_word(&alias.value, alias.quote_style),
+        ],
+    };
+    let span = tokens[index].span;
+    let replacement = replacement
+        .into_iter()
+        .map(|token| TokenWithSpan { token, span });
+    tokens.splice(index..=index, replacement);
+    Ok(TableHint {
+        table,
+        name,
+        options: options.into_iter().collect(),
+    })
+}
+
+/// `OPTIONS ('key' = 'value', ..)`.
+fn parse_options(text: &str, dialect: &dyn Dialect) -> Result<Vec<(String, String)>> {
+    let mut parser = Parser::new(dialect).try_with_sql(text)?;
+    parser.expect_keyword(Keyword::OPTIONS)?;
+    parser.expect_token(&Token::LParen)?;
+    let options = parser.parse_comma_separated(|parser| {
+        let key = parser.parse_literal_string()?;
+        parser.expect_token(&Token::Eq)?;
+        Ok((key, parser.parse_literal_string()?))
+    })?;
+    parser.expect_token(&Token::RParen)?;
+    parser.expect_token(&Token::EOF)?;
+    Ok(options)
+}
+
+/// The table in front of a token, the place of the last part of its name, and the token in front of that.
+fn table_name(tokens: &[TokenWithSpan], index: usize) -> Option<(ObjectName, usize, Token)> {
+    let is_space = |index: &usize| !matches!(tokens[*index].token, Token::Whitespace(_));
+    let mut before = (0..index).rev().filter(is_space);
+    let last = before.next()?;
+    let mut parts = vec![];
+    let mut at = last;
+    loop {
+        let Token::Word(word) = &tokens[at].token else {
+            return None;
+        };
+        parts.push(word.to_ident(tokens[at].span));
+        let front = before.next()?;
+        match &tokens[front].token {
+            Token::Period => at = before.next()?,
+            Token::Comma | Token::LParen => break parts_of(parts, last, &tokens[front]),
+            Token::Word(word) if is_before_table(word.keyword) => {
+                break parts_of(parts, last, &tokens[front]);
+            }
+            _ => return None,
+        }
+    }
+}
+
+fn parts_of(
+    mut parts: Vec<Ident>,
+    last: usize,
+    front: &TokenWithSpan,
+) -> Option<(ObjectName, usize, Token)> {
+    parts.reverse();
+    Some((ObjectName::from(parts), last, front.token.clone()))
+}
+
+fn is_before_table(keyword: Keyword) -> bool {
+    matches!(
+        keyword,
+        Keyword::FROM | Keyword::JOIN | Keyword::INTO | Keyword::TABLE | Keyword::ONLY
+    )
+}
+
+/// The name under which the other parts of a statement know the table.
+fn table_alias(table: &ObjectName) -> Ident {
+    let last = table.0.last().and_then(|part| part.as_ident());
+    last.cloned().unwrap_or_else(|| Ident::new("t"))
+}
+
+/// Whether an alias follows.
+fn has_alias(tokens: &[TokenWithSpan]) -> bool {
+    let next = tokens
+        .iter()
+        .find(|token| !matches!(token.token, Token::Whitespace(_)));
+    match next.map(|next| &next.token) {
+        Some(Token::Word(word)) => {
+            word.keyword == Keyword::AS || !RESERVED_FOR_TABLE_ALIAS.contains(&word.keyword)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,280 @@
+//! A text as a list of statements: those about partitions, and everything that DataFusion has.
+//!
+//! The dialect is the one that the session is set to before the first of them runs.
+
+use datafusion::common::Result;
+use datafusion::common::config::SqlParserOptions;
+use datafusion::sql::parser::{self, DFParser, DFParserBuilder};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion_partitioned_connector::{
+    is_create_table_with_connector, parse_create_table, sql_dialect,
+};
+
+use crate::advice::{advice, with_advice};
+use crate::hint::{FoundHint, take_hints};
+use crate::partition_parser::{is_partition_statement, parse_partition_statement};
+use crate::statement::{DataFusionStatement, Statement};
+
+/// A statement of a text, or what is wrong with it.
+#[derive(Debug)]
+pub struct ParsedStatement {
+    /// The line on which the statement begins, from 1.
+    pub line: u64,
+    /// The statement, or the syntax error.
+    pub statement: Result<Statement>,
+}
+
+/// The statements of a text, separated by `;`. The first syntax error ends the list.
+///
+/// ```
+/// use datafusion::common::config::SqlParserOptions;
+/// use datafusion_partitioned_sql::{Statement, parse_statements};
+///
+/// let sql = "SELECT 1; SHOW PARTITIONS sales WHERE day > '2024-06-01'";
+/// let statements = parse_statements(sql, &SqlParserOptions::default());
+/// assert_eq!(statements.len(), 2);
+/// assert!(matches!(statements[1].statement, Ok(Statement::Partition(_))));
+/// ```
+pub fn parse_statements(sql: &str, options: &SqlParserOptions) -> Vec<ParsedStatement> {
+    let mut statements = vec![];
+    let parsed = sql_dialect(options)
+        .and_then(|dialect| parse_into(&mut statements, sql, dialect.as_ref(), options));
+    if let Err(error) = parsed {
+        // The text as a whole is not SQL, so that there is no better place to point to.
+        statements.push(ParsedStatement {
+            line: 1,
+            statement: Err(error),
+        });
+    }
+    statements
+}
+
+/// Whether the text ends with a `;` that is not part of a literal or a comment.
+pub fn is_complete(sql: &str, options: &SqlParserOptions) -> bool {
+    let Ok(dialect) = sql_dialect(options) else {
+        // Running the text is what reports the unknown dialect.
+        return true;
+    };
+    let tokens = Tokenizer::new(dialect.as_ref(), sql).tokenize();
+    let tokens = tokens.unwrap_or_default();
+    let last = tokens
+        .iter()
+        .rfind(|token| !matches!(token, Token::Whitespace(_)));
+    last == Some(&Token::SemiColon)
+}
+
+fn parse_into(
+    statements: &mut Vec<ParsedStatement>,
+    sql: &str,
+    dialect: &dyn Dialect,
+    options: &SqlParserOptions,
+) -> Result<()> {
+    let mut hints = vec![];
+    let mut text = vec![];
+    // What is no token is reported by the parser.
+    let mut parser = match Tokenizer::new(dialect, sql).tokenize_with_location() {
+        Ok(mut tokens) => {
+            hints = take_hints(&mut tokens, dialect);
+            text.clone_from(&tokens);
+            build(tokens, dialect, options)?
+        }
+        Err(_) => build(sql, dialect, options)?,
+    };
+    loop {
+        while parser.parser.consume_token(&Token::SemiColon) {}
+        let first = parser.parser.peek_token();
+        if first.token == Token::EOF {
+            return Ok(());
+        }
+        let statement = parse_statement(&mut parser).and_then(|statement| {
+            let next = parser.parser.peek_token();
+            match next.token {
+                Token::EOF => Ok(with_hints(statement, &mut hints, None)?),
+                Token::SemiColon => Ok(with_hints(statement, &mut hints, Some(next.span.start))?),
+                _ => Ok(parser.parser.expected("end of statement", next)?),
+            }
+        });
+        let is_last = statement.is_err();
+        statements.push(ParsedStatement {
+            line: first.span.start.line,
+            statement: advised(statement, statement_at(&text, first.span.start)),
+        });
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+/// The statement or the error, with the right spelling where the text has a usual mistake.
+fn advised(statement: Result<Statement>, tokens: &[TokenWithSpan]) -> Result<Statement> {
+    let advice = advice(tokens);
+    match statement {
+        Ok(Statement::DataFusion(mut statement)) => {
+            statement.advice = advice;
+            Ok(Statement::DataFusion(statement))
+        }
+        Ok(statement) => Ok(statement),
+        Err(error) => Err(with_advice(error, advice)),
+    }
+}
+
+/// The tokens of the statement that begins here.
+fn statement_at(tokens: &[TokenWithSpan], start: Location) -> &[TokenWithSpan] {
+    let first = tokens.iter().position(|token| token.span.start >= start);
+    let tokens = &tokens[first.unwrap_or(tokens.len())..];
+    let end = tokens
+        .iter()
+        .position(|token| token.token == Token::SemiColon);
+    &tokens[..end.unwrap_or(tokens.len())]
+}
+
+/// Gives a statement the hints in front of its end.
+fn with_hints(
+    statement: Statement,
+    hints: &mut Vec<FoundHint>,
+    end: Option<Location>,
+) -> Result<Statement> {
+    let own = hints.extract_if(.., |hint| end.is_none_or(|end| hint.start < end));
+    let own = own.map(|hint| hint.hint).collect::<Result<Vec<_>>>()?;
+    Ok(match statement {
+        Statement::DataFusion(mut statement) => {
+            statement.hints = own;
+            Statement::DataFusion(statement)
+        }
+        other => other,
+    })
+}
+
+fn build<'a, 'b>(
+    input: impl Into<parser::ParserInput<'a>>,
+    dialect: &'b dyn Dialect,
+    options: &SqlParserOptions,
+) -> Result<DFParser<'b>> {
+    DFParserBuilder::new(input)
+        .with_dialect(dialect)
+        .with_recursion_limit(options.recursion_limit.get())
+        .build()
+}
+
+fn parse_statement(parser: &mut DFParser<'_>) -> Result<Statement> {
+    if is_partition_statement(&parser.parser, 0) {
+        let statement = parse_partition_statement(&mut parser.parser)?;
+        return Ok(Statement::Partition(Box::new(statement)));
+    }
+    if let Some(statement) = explained_at(parser) {
+        return explain(parser, statement);
+    }
+    let statement = match is_create_table_with_connector(&parser.parser) {
+        true => parse_create_table(parser).map(parser::Statement::CreateExternalTable)?,
+        false => parser.parse_statement()?,
+    };
+    Ok(Statement::DataFusion(Box::new(DataFusionStatement {
+        statement,
+        hints: vec![],
+        advice: None,
+    })))
+}
+
+/// Where the statement about partitions begins whose plan is asked for.
+fn explained_at(parser: &DFParser<'_>) -> Option<usize> {
+    let token = |index| &parser.parser.peek_nth_token_ref(index).token;
+    let is_word = |index, keyword| matches!(token(index), Token::Word(w) if w.keyword == keyword);
+    if !is_word(0, Keyword::EXPLAIN) {
+        return None;
+    }
+    let mut index = 1;
+    if *token(index) == Token::LParen {
+        while !matches!(token(index), Token::RParen | Token::EOF) {
+            index += 1;
+        }
+        index += 1;
+    }
+    loop {
+        match token(index) {
+            _ if is_partition_statement(&parser.parser, index) => return Some(index),
+            Token::Word(w) if matches!(w.keyword, Keyword::ANALYZE | Keyword::VERBOSE) => {
+                index += 1
+            }
+            Token::Word(w) if w.keyword == Keyword::FORMAT => index += 2,
+            _ => return None,
+        }
+    }
+}
+
+/// `EXPLAIN ..` with the statement that begins at a token.
+fn explain(parser: &mut DFParser<'_>, statement: usize) -> Result<Statement> {
+    // DataFusion reads the options, in front of a statement of its own.
+    let options = (0..statement).map(|_| parser.parser.next_token());
+    let mut options: Vec<TokenWithSpan> = options.collect();
+    options.extend([
+        TokenWithSpan::wrap(Token::make_keyword("SELECT")),
+        TokenWithSpan::wrap(Token::Number("1".to_owned(), false)),
+    ]);
+    let mut explain = DFParserBuilder::new(options).build()?;
+    let parser::Statement::Explain(explain) = explain.parse_statement()? else {
+        return Ok(parser
+            .parser
+            .expected("EXPLAIN", parser.parser.peek_token())?);
+    };
+    let statement = parse_partition_statement(&mut parser.parser)?;
+    Ok(Statement::Explain(explain.options, Box::new(statement)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_keep_their_lines_and_empty_ones_are_ignored() {
+        let statements = parse("-- note; still a note\nSELECT ';';;\n\nSHOW\nTABLES");
+        let lines: Vec<_> = statements.iter().map(|statement| statement.line).collect();
+        assert_eq!(lines, [2, 4]);
+        assert!(statements.iter().all(|parsed| parsed.statement.is_ok()));
+        assert!(parse(" ; -- nothing").is_empty());
+    }
+
+    #[test]
+    fn the_first_syntax_error_ends_the_list() {
+        let statements = parse("SELECT 1;\nSELECT 2 SELECT 3;\nSELECT 4");
+        assert_eq!(statements.len(), 2);
+        assert_eq!(statements[1].line, 2);
+        assert!(statements[1].statement.is_err());
+        assert!(
+            parse("SELECT 'open")
+                .iter()
+                .any(|parsed| parsed.statement.is_err())
+        );
+    }
+
+    #[test]
+    fn statements_end_with_a_semicolon_of_their_own() {
+        let is_complete = |sql| is_complete(sql, &SqlParserOptions::default());
+        assert!(is_complete("SELECT 1;\n"));
+        assert!(is_complete("SELECT 1; -- done\n"));
+        assert!(is_complete("SELECT ';';"));
+        assert!(!is_complete("SELECT 1\n"));
+        assert!(!is_complete("SELECT 1 -- not yet;\n"));
+        assert!(!is_complete("SELECT ';\n"));
+    }
+
+    #[test]
+    fn plans_of_partition_statements_have_the_options_of_datafusion() {
+        for (sql, analyze, verbose) in [
+            ("EXPLAIN REFRESH TABLE t", false, false),
+            ("EXPLAIN ANALYZE VERBOSE MSCK TABLE t", true, true),
+            ("EXPLAIN FORMAT TREE SHOW PARTITIONS t", false, false),
+        ] {
+            let parsed = parse(sql).remove(0).statement.unwrap();
+            let Statement::Explain(options, _) = parsed else {
+                panic!("{parsed:?}");
+            };
+            assert_eq!((options.analyze, options.verbose), (analyze, verbose));
+        }
+    }
+
+    fn parse(sql: &str) -> Vec<ParsedStatement> {
+        parse_statements(sql, &SqlParserOptions::default())
+    }
+}
