@@ -25,6 +25,7 @@ mod metadata_columns;
 mod order;
 mod order_limits;
 mod parse_path;
+mod progress;
 mod projected_types;
 mod projection;
 mod properties;

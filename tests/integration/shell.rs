@@ -149,3 +149,59 @@ async fn s3_locations_and_no_secret_in_the_output() {
     );
     assert!(!format!("{output}{errors}").contains("wrong"), "{errors}");
 }
+
+#[tokio::test]
+async fn plans_and_reports_are_readable_at_100_columns() {
+    let dir = csv_tree(&[("p=1", &[1, 2]), ("p=2", &[3]), ("p=3", &[4])]);
+    let sql = format!(
+        "{} EXPLAIN ANALYZE SELECT p, sum(id) FROM t WHERE p > 1 GROUP BY p ORDER BY p; \
+         SELECT * FROM partition_report()",
+        create(dir.path())
+    );
+    let (_, output, errors) = dfp(&["-q", "--width", "100", "-c", &sql], "").await;
+    assert_eq!(errors, "");
+    for line in output.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    for expected in [
+        "Plan with Metrics:\n",
+        "\n-[ record 1 ]-",
+        "\npartition_filters         | p@0 > 1\n",
+        "\npartitions_scanned        | 2\n",
+    ] {
+        assert!(output.contains(expected), "{expected} in\n{output}");
+    }
+    // Metrics begin on a line of their own, further to the right than their operator.
+    let scan = output.find("DataSourceExec").unwrap();
+    let metrics = output[scan..]
+        .lines()
+        .find(|line| line.trim().starts_with("metrics=["));
+    assert!(metrics.unwrap().starts_with("    "), "{output}");
+
+    // Without a width, which only a terminal has by itself, everything is a table.
+    let (_, output, _) = dfp(&["-q", "-c", &sql], "").await;
+    assert!(
+        output.lines().all(|line| line.starts_with(['+', '|'])),
+        "{output}"
+    );
+}
+
+#[tokio::test]
+async fn batch_size_is_that_of_the_session() {
+    let sql = "SHOW datafusion.execution.batch_size";
+    let (_, output, _) = dfp(&["-q", "-b", "77", "--format", "csv", "-c", sql], "").await;
+    assert!(output.contains(",77\n"), "{output}");
+    let (outcome, _, errors) = dfp(&["-b", "0"], "").await;
+    assert_eq!(outcome, Outcome::Usage);
+    assert!(errors.contains("at least 1"), "{errors}");
+}
+
+#[tokio::test]
+async fn startup_files_run_before_standard_input() {
+    let dir = csv_tree(&[("p=1", &[1])]);
+    let file = dir.path().join("_rc.sql");
+    std::fs::write(&file, create(dir.path())).unwrap();
+    let arguments = ["-q", "--format", "csv", "--rc", file.to_str().unwrap()];
+    let (_, output, errors) = dfp(&arguments, "SELECT id FROM t").await;
+    assert_eq!((output.as_str(), errors.as_str()), ("id\n1\n", ""));
+}

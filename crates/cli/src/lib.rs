@@ -31,11 +31,20 @@
 //! ```
 
 mod args;
+mod command;
+mod completion;
+mod environment;
+mod history;
+mod interrupt;
+mod layout;
 mod print;
+mod progress;
 mod prompt;
+mod query;
 mod run;
 mod session;
 mod shell;
 mod storage;
 
-pub use run::{Input, Outcome, run};
+pub use environment::Environment;
+pub use run::{Input, Outcome, run, run_in};

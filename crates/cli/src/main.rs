@@ -2,18 +2,25 @@
 
 use std::io::{self, BufWriter, IsTerminal};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use datafusion_partitioned_cli::{Input, run};
+use datafusion_partitioned_cli::{Environment, Input, run_in};
+use tokio::runtime::Runtime;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+/// How long the end waits for work that cannot be interrupted, such as reading a slow disk.
+const WORK_ENDS_WITHIN: Duration = Duration::from_secs(1);
+
+fn main() -> io::Result<ExitCode> {
     let input = if io::stdin().is_terminal() {
         Input::Terminal
     } else {
         Input::Stream(io::stdin())
     };
     let output = BufWriter::new(io::stdout());
-    run(std::env::args_os(), input, output, io::stderr())
-        .await
-        .into()
+    let environment = Environment::of_process();
+    let arguments = std::env::args_os();
+    let runtime = Runtime::new()?;
+    let outcome = runtime.block_on(run_in(&environment, arguments, input, output, io::stderr()));
+    runtime.shutdown_timeout(WORK_ENDS_WITHIN);
+    Ok(outcome.into())
 }

@@ -4,54 +4,98 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use console::Term;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::csv;
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json;
 use datafusion::arrow::json::writer::{JsonArray, JsonFormat, LineDelimited};
 use datafusion::arrow::util::display::FormatOptions;
-use datafusion::arrow::util::pretty::pretty_format_batches_with_options;
 use datafusion::common::Result;
 use datafusion::common::config::FormatOptions as FormatConfig;
 use datafusion::execution::SendableRecordBatchStream;
-use futures::StreamExt;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::{StreamExt, stream};
 
-use crate::args::{Args, OutputFormat};
+use crate::args::{Args, MaxRows, OutputFormat, Width};
+use crate::environment::Environment;
+use crate::layout::layout;
+use crate::progress::Progress;
+use crate::query::{Answer, AnswerKind};
 
-/// Writes the results of statements in one format.
+/// How the results of statements are written.
 #[derive(Debug, Clone)]
 pub(crate) struct Printer {
-    format: OutputFormat,
-    max_rows: usize,
-    quiet: bool,
+    pub(crate) format: OutputFormat,
+    pub(crate) max_rows: MaxRows,
+    pub(crate) width: Width,
+    /// Whether nothing but results is written.
+    pub(crate) quiet: bool,
+    /// Whether the time that a statement took is written behind a table.
+    pub(crate) timing: bool,
+    is_terminal: bool,
 }
 
 impl Printer {
     /// The printer that the flags ask for.
-    pub(crate) fn new(args: &Args) -> Self {
+    pub(crate) fn new(args: &Args, environment: &Environment) -> Self {
         Self {
             format: args.format,
             max_rows: args.maxrows,
+            width: args.width,
             quiet: args.quiet,
+            timing: !args.quiet,
+            is_terminal: environment.output_is_terminal,
+        }
+    }
+
+    /// The columns that a table may take now; any number for `None`.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        match self.width {
+            Width::Auto if self.is_terminal => {
+                let size = Term::stdout().size_checked();
+                let columns = size.map(|(_, columns)| usize::from(columns));
+                columns.filter(|columns| *columns > 0)
+            }
+            Width::Auto | Width::Unlimited => None,
+            Width::Columns(columns) => Some(columns),
         }
     }
 
     /// Writes the result of the statement that was started at `started`.
     ///
     /// A statement without a result, such as `CREATE TABLE`, has no columns, and writes no rows.
+    /// Its progress goes before anything else comes to the terminal.
     pub(crate) async fn print(
         &self,
-        rows: SendableRecordBatchStream,
+        answer: Answer,
         config: &FormatConfig,
         started: Instant,
+        progress: &Progress,
         output: &mut (impl Write + Send),
     ) -> Result<()> {
+        let Answer { rows, kind } = answer;
         let has_columns = !rows.schema().fields().is_empty();
-        match self.format {
-            OutputFormat::Table => self.print_table(rows, config, started, output).await?,
+        let format = match self.format {
+            OutputFormat::Automatic if kind == AnswerKind::Endless => OutputFormat::Csv,
+            OutputFormat::Automatic => OutputFormat::Table,
+            format => format,
+        };
+        let rows = match format {
+            OutputFormat::Table => {
+                let table = self.collect(rows, kind).await?;
+                progress.end();
+                self.print_table(&table, config, started, output)?;
+                return Ok(output.flush()?);
+            }
+            _ if self.is_terminal && has_columns => before_first(rows, progress).await,
+            _ => rows,
+        };
+        match format {
             _ if !has_columns => drain(rows).await?,
             OutputFormat::Csv => print_csv(rows, b',', output).await?,
             OutputFormat::Tsv => print_csv(rows, b'\t', output).await?,
+            OutputFormat::Table | OutputFormat::Automatic => {}
             OutputFormat::NdJson => print_json::<LineDelimited, _>(rows, output).await?,
             OutputFormat::Json => {
                 print_json::<JsonArray, _>(rows, output).await?;
@@ -61,46 +105,92 @@ impl Printer {
         Ok(output.flush()?)
     }
 
-    async fn print_table(
+    /// As many rows as are shown.
+    async fn collect(
         &self,
         mut rows: SendableRecordBatchStream,
-        config: &FormatConfig,
-        started: Instant,
-        output: &mut (impl Write + Send),
-    ) -> Result<()> {
+        kind: AnswerKind,
+    ) -> Result<Table> {
         let schema = rows.schema();
+        let max_rows = match kind {
+            AnswerKind::Rows | AnswerKind::Endless => self.max_rows.0,
+            AnswerKind::Plan | AnswerKind::Description => usize::MAX,
+        };
         // An empty batch draws the header of an empty result.
-        let mut shown = vec![RecordBatch::new_empty(Arc::clone(&schema))];
+        let mut batches = vec![RecordBatch::new_empty(Arc::clone(&schema))];
         let mut count = 0;
         while let Some(batch) = rows.next().await.transpose()? {
-            let room = self.max_rows.saturating_sub(count).min(batch.num_rows());
+            let room = max_rows.saturating_sub(count).min(batch.num_rows());
             if room > 0 {
-                shown.push(batch.slice(0, room));
+                batches.push(batch.slice(0, room));
             }
             count += batch.num_rows();
         }
-        if !schema.fields().is_empty() {
+        Ok(Table {
+            batches,
+            kind,
+            count,
+            max_rows,
+        })
+    }
+
+    fn print_table(
+        &self,
+        table: &Table,
+        config: &FormatConfig,
+        started: Instant,
+        output: &mut impl Write,
+    ) -> Result<()> {
+        let Table {
+            batches,
+            kind,
+            count,
+            max_rows,
+        } = table;
+        if batches.iter().any(|batch| batch.num_columns() > 0) {
             let options = FormatOptions::try_from(config)?;
-            writeln!(
-                output,
-                "{}",
-                pretty_format_batches_with_options(&shown, &options)?
-            )?;
+            let text = layout(batches, *kind, self.columns(), &options)?;
+            output.write_all(text.as_bytes())?;
         }
         if !self.quiet {
             write!(output, "{count} row(s) fetched.")?;
-            if count > self.max_rows {
-                let max_rows = self.max_rows;
+            if count > max_rows {
                 write!(
                     output,
                     " (First {max_rows} displayed. Use --maxrows to adjust)"
                 )?;
             }
+            writeln!(output)?;
+        }
+        if self.timing {
             let seconds = started.elapsed().as_secs_f64();
-            writeln!(output, "\nElapsed {seconds:.3} seconds.\n")?;
+            writeln!(output, "Elapsed {seconds:.3} seconds.")?;
+        }
+        if self.timing || !self.quiet {
+            writeln!(output)?;
         }
         Ok(())
     }
+}
+
+/// The rows of a result that are shown, and how many there are.
+struct Table {
+    batches: Vec<RecordBatch>,
+    kind: AnswerKind,
+    count: usize,
+    max_rows: usize,
+}
+
+/// The same rows. Waits for the first of them, and takes the progress away then.
+async fn before_first(
+    mut rows: SendableRecordBatchStream,
+    progress: &Progress,
+) -> SendableRecordBatchStream {
+    let schema = rows.schema();
+    let first = rows.next().await;
+    progress.end();
+    let rows = stream::iter(first).chain(rows);
+    Box::pin(RecordBatchStreamAdapter::new(schema, rows))
 }
 
 /// Runs a statement without a result to its end.
@@ -183,6 +273,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn automatic_is_a_table_unless_there_is_no_end() {
+        let table = print(OutputFormat::Table, TWO_ROWS).await;
+        assert_eq!(print(OutputFormat::Automatic, TWO_ROWS).await, table);
+        let printer = printer(OutputFormat::Automatic);
+        let text = print_as(&printer, TWO_ROWS, AnswerKind::Endless).await;
+        assert_eq!(text, "x,y\n1,\"a,b\"\n2,\n");
+    }
+
+    #[tokio::test]
     async fn statements_without_a_result_write_no_rows() {
         for format in [OutputFormat::Table, OutputFormat::Csv, OutputFormat::Json] {
             assert_eq!(print(format, "CREATE VIEW v AS SELECT 1").await, "");
@@ -192,8 +291,9 @@ mod tests {
     #[tokio::test]
     async fn tables_stop_at_the_limit_and_say_so() {
         let printer = Printer {
-            max_rows: 1,
+            max_rows: MaxRows(1),
             quiet: false,
+            timing: true,
             ..printer(OutputFormat::Table)
         };
         let text = print_with(&printer, TWO_ROWS).await;
@@ -211,8 +311,11 @@ mod tests {
     fn printer(format: OutputFormat) -> Printer {
         Printer {
             format,
-            max_rows: usize::MAX,
+            max_rows: MaxRows(usize::MAX),
+            width: Width::Auto,
             quiet: true,
+            timing: false,
+            is_terminal: false,
         }
     }
 
@@ -221,6 +324,10 @@ mod tests {
     }
 
     async fn print_with(printer: &Printer, sql: &str) -> String {
+        print_as(printer, sql, AnswerKind::Rows).await
+    }
+
+    async fn print_as(printer: &Printer, sql: &str, kind: AnswerKind) -> String {
         let context = SessionContext::new();
         let rows = context
             .sql(sql)
@@ -231,8 +338,15 @@ mod tests {
             .unwrap();
         let mut output = vec![];
         let config = FormatConfig::default();
+        let answer = Answer { rows, kind };
         printer
-            .print(rows, &config, Instant::now(), &mut output)
+            .print(
+                answer,
+                &config,
+                Instant::now(),
+                &Progress::hidden(),
+                &mut output,
+            )
             .await
             .unwrap();
         String::from_utf8(output).unwrap()

@@ -1,107 +1,188 @@
-//! The prompt: statements typed by a person, over as many lines as they need.
+//! The prompt: statements and commands typed by a person, over as many lines as they need.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use datafusion::DATAFUSION_VERSION;
-use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use rustyline::history::{FileHistory, History};
+use rustyline::{CompletionType, Config, Editor};
 
+use crate::command::{self, Command};
+use crate::completion::SqlHelper;
+use crate::history::{HistoryFile, MAX_ENTRIES};
 use crate::shell::{Shell, ShellError};
 
 const PROMPT: &str = "dfp> ";
-const CONTINUATION: &str = "...> ";
+
+/// The tables of the session, without those that describe it.
+const LIST_TABLES: &str = "SELECT table_catalog, table_schema, table_name, table_type \
+     FROM information_schema.tables WHERE table_schema <> 'information_schema' ORDER BY 1, 2, 3";
+
+/// For lists where the width of the terminal is not known.
+const USUAL_WIDTH: usize = 80;
 
 /// Runs what is typed until the person leaves. A failing statement ends nothing.
 pub(crate) async fn prompt<W: Write + Send>(
     shell: &mut Shell<W>,
-    quiet: bool,
+    history: Option<PathBuf>,
     errors: &mut (impl Write + Send),
 ) -> Result<(), ShellError> {
-    let mut history = vec![];
-    if !quiet {
+    let config = config().map_err(ShellError::Terminal)?;
+    let mut file = history.map(|path| HistoryFile::new(path, config.clone()));
+    let mut history = known_entries(&config, &mut file, errors);
+    if !shell.printer().quiet {
         greet(shell.output()).map_err(|_| ShellError::OutputClosed)?;
     }
     loop {
-        // The editor catches Ctrl-C as long as it lives. It must not while a statement runs, which
-        // could not be ended otherwise.
-        let entry = editor(&history)
-            .and_then(|mut editor| read_entry(&mut editor, |text| shell.is_complete(text)));
-        if let Ok(Entry::Statements(sql)) = &entry {
-            history.push(sql.trim_end().to_owned());
+        // The editor takes Ctrl-C for itself as long as it lives, and must not while statements run.
+        let entry = editor(&config, &history, shell).and_then(|mut editor| editor.readline(PROMPT));
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => return Ok(()),
+            Err(error) => return Err(ShellError::Terminal(error)),
+        };
+        if entry.trim().is_empty() {
+            continue;
         }
-        match entry.map_err(ShellError::Terminal)? {
-            Entry::Statements(sql) => match shell.execute("the prompt", &sql).await {
-                Ok(()) => {}
-                Err(ShellError::Statement { source, .. }) => {
-                    let _ = writeln!(errors, "{source}");
-                }
-                Err(error) => return Err(error),
-            },
-            Entry::Cancelled => {}
-            Entry::Unknown(command) => {
-                let _ = writeln!(
-                    errors,
-                    "unknown command '{command}'; statements end with ';', leave with \\q or Ctrl-D. \
-                     Try SHOW TABLES; or DESCRIBE t;"
-                );
+        let _ = history.add(entry.trim());
+        if let Some(Err(error)) = file.as_ref().map(|file| file.add(entry.trim())) {
+            give_up(&mut file, &error, errors);
+        }
+        shell.forget_interrupts();
+        let result = match Command::parse(&entry) {
+            Some(Ok(Command::Quit)) => return Ok(()),
+            Some(Ok(command)) => run_command(shell, command, errors).await,
+            Some(Err(message)) => {
+                let _ = writeln!(errors, "{message}");
+                Ok(())
             }
-            Entry::Quit => return Ok(()),
+            None => shell.execute("the prompt", &entry).await,
+        };
+        match result {
+            Ok(()) => {}
+            Err(ShellError::Statement { source, .. }) => {
+                let _ = writeln!(errors, "{source}");
+            }
+            // Behind the characters `^C`.
+            Err(ShellError::Interrupted) => {
+                let _ = writeln!(errors, "\ncancelled");
+            }
+            Err(error @ ShellError::File { .. }) => {
+                let _ = writeln!(errors, "{error}");
+            }
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// What was typed.
-#[derive(Debug, PartialEq, Eq)]
-enum Entry {
-    Statements(String),
-    Cancelled,
-    /// A word that is no SQL, as other shells have.
-    Unknown(String),
-    Quit,
+fn config() -> Result<Config, ReadlineError> {
+    let builder = Config::builder().max_history_size(MAX_ENTRIES)?;
+    let builder = builder.history_ignore_dups(true)?;
+    Ok(builder.completion_type(CompletionType::List).build())
 }
 
-/// An editor that knows what was typed before, in this run of the shell.
-fn editor(history: &[String]) -> Result<DefaultEditor, ReadlineError> {
-    let mut editor = DefaultEditor::new()?;
-    for entry in history {
-        editor.add_history_entry(entry)?;
+/// What was typed before. A history that cannot be read is no reason not to start.
+fn known_entries(
+    config: &Config,
+    file: &mut Option<HistoryFile>,
+    errors: &mut impl Write,
+) -> FileHistory {
+    match file.as_ref().map(HistoryFile::load) {
+        Some(Ok(history)) => return history,
+        Some(Err(error)) => give_up(file, &error, errors),
+        None => {}
     }
+    FileHistory::with_config(config)
+}
+
+fn editor<W: Write + Send>(
+    config: &Config,
+    history: &FileHistory,
+    shell: &Shell<W>,
+) -> Result<Editor<SqlHelper, FileHistory>, ReadlineError> {
+    let mut entries = FileHistory::with_config(config);
+    for entry in history.iter() {
+        entries.add(entry)?;
+    }
+    let mut editor = Editor::with_history(config.clone(), entries)?;
+    editor.set_helper(Some(SqlHelper::new(shell.context().clone())));
     Ok(editor)
 }
 
-/// Reads lines until the text is complete.
-fn read_entry(
-    editor: &mut DefaultEditor,
-    is_complete: impl Fn(&str) -> bool,
-) -> Result<Entry, ReadlineError> {
-    let mut text = String::new();
-    loop {
-        let prompt = if text.is_empty() {
-            PROMPT
-        } else {
-            CONTINUATION
-        };
-        let line = match editor.readline(prompt) {
-            Ok(line) => line,
-            Err(ReadlineError::Interrupted) => return Ok(Entry::Cancelled),
-            Err(ReadlineError::Eof) => return Ok(Entry::Quit),
-            Err(error) => return Err(error),
-        };
-        if text.is_empty() && is_quit(&line) {
-            return Ok(Entry::Quit);
+fn give_up(file: &mut Option<HistoryFile>, error: &ReadlineError, errors: &mut impl Write) {
+    if let Some(file) = file.take() {
+        let path = file.path().display();
+        let _ = writeln!(errors, "cannot keep the history in '{path}': {error}");
+    }
+}
+
+async fn run_command<W: Write + Send>(
+    shell: &mut Shell<W>,
+    command: Command,
+    errors: &mut (impl Write + Send),
+) -> Result<(), ShellError> {
+    let reply = match command {
+        Command::ListTables => return shell.execute("\\d", LIST_TABLES).await,
+        Command::DescribeTable(name) => {
+            return shell.execute("\\d", &format!("DESCRIBE {name}")).await;
         }
-        if text.is_empty() && is_command(&line) {
-            return Ok(Entry::Unknown(line.trim().to_owned()));
+        Command::Include(path) => return shell.execute_file(Path::new(&path)).await,
+        Command::ListFunctions => {
+            let width = shell.printer().columns().unwrap_or(USUAL_WIDTH);
+            Ok(command::in_columns(
+                &command::functions(shell.context()),
+                width,
+            ))
         }
-        if text.is_empty() && line.trim().is_empty() {
-            continue;
+        Command::DescribeFunction(name) => command::describe_function(shell.context(), &name),
+        Command::ShowSettings => {
+            let printer = shell.printer();
+            let settings = command::SETTINGS.iter();
+            settings
+                .map(|name| Ok(format!("{name} is {}\n", command::setting(printer, name)?)))
+                .collect()
         }
-        text.push_str(&line);
-        text.push('\n');
-        if is_complete(&text) {
-            return Ok(Entry::Statements(text));
+        Command::ShowSetting(name) => {
+            command::setting(shell.printer(), &name).map(|value| format!("{name} is {value}\n"))
+        }
+        Command::Set(name, value) => {
+            command::set(shell.printer(), &name, &value).map(|()| format!("{name} is {value}\n"))
+        }
+        Command::Quiet(value) => {
+            let printer = shell.printer();
+            if let Some(quiet) = value {
+                printer.quiet = quiet;
+                printer.timing = !quiet;
+            }
+            Ok(format!("quiet is {}\n", on_or_off(printer.quiet)))
+        }
+        Command::Timing(value) => {
+            let printer = shell.printer();
+            printer.timing = value.unwrap_or(printer.timing);
+            Ok(format!("timing is {}\n", on_or_off(printer.timing)))
+        }
+        Command::Help => Ok(command::help()),
+        Command::Quit => return Ok(()),
+    };
+    match reply {
+        Ok(text) => {
+            let output = shell.output();
+            let written = output
+                .write_all(text.as_bytes())
+                .and_then(|()| output.flush());
+            written.map_err(|_| ShellError::OutputClosed)
+        }
+        Err(message) => {
+            let _ = writeln!(errors, "{message}");
+            Ok(())
         }
     }
+}
+
+fn on_or_off(value: bool) -> &'static str {
+    if value { "on" } else { "off" }
 }
 
 fn greet(output: &mut impl Write) -> io::Result<()> {
@@ -109,40 +190,7 @@ fn greet(output: &mut impl Write) -> io::Result<()> {
     writeln!(output, "dfp {version} (DataFusion {DATAFUSION_VERSION})")?;
     writeln!(
         output,
-        "End statements with ';', and leave with \\q or Ctrl-D\n"
+        "End statements with ';'. \\? lists commands, \\q or Ctrl-D leaves\n"
     )?;
     output.flush()
-}
-
-fn is_command(line: &str) -> bool {
-    let word = line.trim();
-    word.starts_with('\\') || word.eq_ignore_ascii_case("help") || word == "?"
-}
-
-fn is_quit(line: &str) -> bool {
-    let word = line.trim().trim_end_matches(';').trim_end();
-    ["\\q", "quit", "exit"]
-        .iter()
-        .any(|quit| word.eq_ignore_ascii_case(quit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quitting_has_several_words() {
-        for line in ["\\q", "quit", " QUIT; ", "exit"] {
-            assert!(is_quit(line), "{line}");
-        }
-        assert!(!is_quit("SELECT quit"));
-    }
-
-    #[test]
-    fn commands_of_other_shells_are_no_statements() {
-        for line in ["\\d", " \\? ", "help", "HELP", "?"] {
-            assert!(is_command(line), "{line}");
-        }
-        assert!(!is_command("SELECT '\\d'"));
-    }
 }

@@ -1,13 +1,14 @@
 //! A run of the shell: where statements come from, and what a failure does.
 
+use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io::{Read, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::args::Args;
+use crate::environment::Environment;
 use crate::prompt::prompt;
 use crate::shell::{Shell, ShellError};
 
@@ -29,6 +30,8 @@ pub enum Outcome {
     Failure,
     /// The arguments are wrong.
     Usage,
+    /// Ctrl-C stopped a statement, outside of the prompt.
+    Interrupted,
 }
 
 impl From<Outcome> for ExitCode {
@@ -37,6 +40,8 @@ impl From<Outcome> for ExitCode {
             Outcome::Success => Self::SUCCESS,
             Outcome::Failure => Self::FAILURE,
             Outcome::Usage => Self::from(2),
+            // As shells say it of a process that the signal has ended.
+            Outcome::Interrupted => Self::from(130),
         }
     }
 }
@@ -44,8 +49,22 @@ impl From<Outcome> for ExitCode {
 /// Runs the shell with the arguments of a command line, of which the first is the program's name.
 ///
 /// Results go to `output`, and messages about failures to `errors`. A closed pipe behind `output`
-/// ends the run quietly.
+/// ends the run quietly. See [`run_in`] for what a process has besides.
 pub async fn run<A>(
+    arguments: impl IntoIterator<Item = A>,
+    input: Input<impl Read + Send>,
+    output: impl Write + Send,
+    errors: impl Write + Send,
+) -> Outcome
+where
+    A: Into<OsString> + Clone,
+{
+    run_in(&Environment::default(), arguments, input, output, errors).await
+}
+
+/// Like [`run`], in a given environment.
+pub async fn run_in<A>(
+    environment: &Environment,
     arguments: impl IntoIterator<Item = A>,
     input: Input<impl Read + Send>,
     mut output: impl Write + Send,
@@ -67,8 +86,12 @@ where
             return Outcome::Success;
         }
     };
-    match run_sources(&args, input, output, &mut errors).await {
+    match run_sources(&args, environment, input, output, &mut errors).await {
         Ok(()) | Err(ShellError::OutputClosed) => Outcome::Success,
+        Err(ShellError::Interrupted) => {
+            let _ = writeln!(errors, "dfp: cancelled");
+            Outcome::Interrupted
+        }
         Err(error) => {
             let _ = writeln!(errors, "dfp: {error}");
             Outcome::Failure
@@ -78,17 +101,20 @@ where
 
 async fn run_sources(
     args: &Args,
+    environment: &Environment,
     input: Input<impl Read + Send>,
     output: impl Write + Send,
     errors: &mut (impl Write + Send),
 ) -> Result<(), ShellError> {
-    let mut shell = Shell::try_new(args, output)?;
-    for path in &args.file {
-        let sql = fs::read_to_string(path).map_err(|source| ShellError::File {
+    if let Some(path) = &args.data_path {
+        env::set_current_dir(path).map_err(|source| ShellError::DataPath {
             path: path.clone(),
             source,
         })?;
-        shell.execute(&path.display().to_string(), &sql).await?;
+    }
+    let mut shell = Shell::try_new(args, environment, output)?;
+    for path in args.file.iter().chain(&args.rc) {
+        shell.execute_file(path).await?;
     }
     for (index, sql) in args.command.iter().enumerate() {
         let origin = format!("command {}", index + 1);
@@ -98,7 +124,12 @@ async fn run_sources(
         return Ok(());
     }
     match input {
-        Input::Terminal => prompt(&mut shell, args.quiet, errors).await,
+        Input::Terminal => {
+            if args.rc.is_empty() {
+                run_own_file(&mut shell, environment, errors).await?;
+            }
+            prompt(&mut shell, environment.history.clone(), errors).await
+        }
         Input::Stream(mut stream) => {
             let mut sql = String::new();
             stream.read_to_string(&mut sql).map_err(ShellError::Input)?;
@@ -107,15 +138,36 @@ async fn run_sources(
     }
 }
 
+/// Runs `.dfprc` in the home folder, if there is one. What fails in it does not keep anybody from the
+/// prompt.
+async fn run_own_file(
+    shell: &mut Shell<impl Write + Send>,
+    environment: &Environment,
+    errors: &mut (impl Write + Send),
+) -> Result<(), ShellError> {
+    let path = environment.home.as_ref().map(|home| home.join(".dfprc"));
+    let Some(path) = path.filter(|path| path.exists()) else {
+        return Ok(());
+    };
+    match shell.execute_file(&path).await {
+        Err(error) if !matches!(error, ShellError::OutputClosed) => {
+            let _ = writeln!(errors, "{error}");
+            Ok(())
+        }
+        result => result,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{self, ErrorKind};
 
     use super::*;
 
     #[tokio::test]
     async fn files_go_before_commands() {
-        let path = std::env::temp_dir().join(format!("dfp-run-{}.sql", std::process::id()));
+        let path = env::temp_dir().join(format!("dfp-run-{}.sql", std::process::id()));
         fs::write(&path, "CREATE VIEW v AS SELECT 7 AS x").unwrap();
         let file = path.to_str().unwrap();
         let (outcome, output, errors) = run_with(

@@ -11,11 +11,14 @@ use datafusion_partitioned::prelude::PartitionedSessionExt;
 use crate::args::Args;
 use crate::storage::BucketRegistry;
 
-/// Creates a session that is configured by the environment (`DATAFUSION_*`).
+/// Creates a session that is configured by the environment (`DATAFUSION_*`) and the flags.
 ///
 /// Tables are those of the catalog file, if there is one.
 pub(crate) fn create_session(args: &Args) -> Result<SessionContext> {
-    let config = SessionConfig::from_env()?.with_information_schema(true);
+    let mut config = SessionConfig::from_env()?.with_information_schema(true);
+    if let Some(rows) = args.batch_size {
+        config = config.with_batch_size(rows);
+    }
     let stores = Arc::new(BucketRegistry::default());
     let runtime = RuntimeEnvBuilder::new().with_object_store_registry(stores);
     let runtime = match args.memory_limit {

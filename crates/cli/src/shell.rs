@@ -1,18 +1,22 @@
 //! The session that runs statements one after the other, and the place where their results go.
 
+use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use datafusion::common::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
-use datafusion_partitioned::sql::{
-    ParsedStatement, Statement, execute, is_complete, parse_statements,
-};
+use datafusion_partitioned::sql::{ParsedStatement, Statement, parse_statements};
 use rustyline::error::ReadlineError;
+use tokio::select;
 
 use crate::args::Args;
+use crate::environment::Environment;
+use crate::interrupt::Interrupts;
 use crate::print::Printer;
+use crate::progress::Progress;
+use crate::query::Query;
 use crate::session::create_session;
 use crate::storage::open_buckets;
 
@@ -21,22 +25,45 @@ pub(crate) struct Shell<W> {
     context: SessionContext,
     printer: Printer,
     output: Output<W>,
+    environment: Environment,
+    interrupts: Interrupts,
+}
+
+/// How a statement ended that did not fail.
+enum Ended {
+    Completed,
+    Interrupted,
 }
 
 impl<W: Write + Send> Shell<W> {
     /// Starts a session as the flags ask for.
-    pub(crate) fn try_new(args: &Args, output: W) -> Result<Self, ShellError> {
+    pub(crate) fn try_new(
+        args: &Args,
+        environment: &Environment,
+        output: W,
+    ) -> Result<Self, ShellError> {
         Ok(Self {
             context: create_session(args).map_err(ShellError::Session)?,
-            printer: Printer::new(args),
+            printer: Printer::new(args, environment),
             output: Output {
                 inner: output,
                 closed: false,
             },
+            environment: environment.clone(),
+            interrupts: Interrupts::default(),
         })
     }
 
-    /// Runs the statements of a text up to the first that fails.
+    /// Runs the statements of a file.
+    pub(crate) async fn execute_file(&mut self, path: &Path) -> Result<(), ShellError> {
+        let sql = fs::read_to_string(path).map_err(|source| ShellError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.execute(&path.display().to_string(), &sql).await
+    }
+
+    /// Runs the statements of a text up to the first that fails, or that Ctrl-C stops.
     ///
     /// The origin of the text and the position in it are all that an error shows of the statement:
     /// the statement itself can contain credentials.
@@ -48,7 +75,7 @@ impl<W: Write + Send> Shell<W> {
                 Ok(statement) => self.execute_statement(statement).await,
                 Err(error) => Err(error),
             };
-            result.map_err(|source| match self.output.closed {
+            let ended = result.map_err(|source| match self.output.closed {
                 true => ShellError::OutputClosed,
                 false => ShellError::Statement {
                     number: index + 1,
@@ -57,27 +84,71 @@ impl<W: Write + Send> Shell<W> {
                     source,
                 },
             })?;
+            if let Ended::Interrupted = ended {
+                return Err(ShellError::Interrupted);
+            }
         }
         Ok(())
     }
 
-    async fn execute_statement(&mut self, mut statement: Statement) -> Result<()> {
+    async fn execute_statement(&mut self, mut statement: Statement) -> Result<Ended> {
         let started = Instant::now();
+        if self.environment.catches_interrupts {
+            self.interrupts.listen()?;
+        }
         if let Statement::DataFusion(statement) = &mut statement {
             open_buckets(&mut statement.statement, &self.context.runtime_env())?;
         }
-        let frame = execute(&self.context, statement).await?;
-        let rows = frame.execute_stream().await?;
         let config = self.context.copied_config();
         let format = &config.options().format;
-        self.printer
-            .print(rows, format, started, &mut self.output)
-            .await
+        let progress = match self.environment.errors_are_terminal && !self.printer.quiet {
+            true => Progress::of_next_query(&self.context),
+            false => Progress::hidden(),
+        };
+        let mut query = Query::start(&self.context, statement);
+        let rows = query.rows();
+        let printed = async {
+            let answer = query.answer().await?;
+            let output = &mut self.output;
+            let printed = self
+                .printer
+                .print(answer, format, started, &progress, output);
+            printed.await
+        };
+        let ended = select! {
+            biased;
+            () = self.interrupts.next() => None,
+            printed = Box::pin(printed) => Some(printed),
+            never = progress.show(&rows) => match never {},
+        };
+        progress.end();
+        match ended {
+            Some(printed) => printed.map(|()| Ended::Completed),
+            None => {
+                select! {
+                    () = query.cancel() => {}
+                    // Whoever presses it again does not want to wait.
+                    () = self.interrupts.next() => {}
+                }
+                self.output.flush()?;
+                Ok(Ended::Interrupted)
+            }
+        }
     }
 
-    /// Whether the text ends where a statement ends.
-    pub(crate) fn is_complete(&self, sql: &str) -> bool {
-        is_complete(sql, &self.context.copied_config().options().sql_parser)
+    /// Ctrl-C stops the next statement only if it is pressed from now on.
+    pub(crate) fn forget_interrupts(&self) {
+        self.interrupts.forget();
+    }
+
+    /// The session that runs the statements.
+    pub(crate) fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// How results are written.
+    pub(crate) fn printer(&mut self) -> &mut Printer {
+        &mut self.printer
     }
 
     /// The place where results go.
@@ -95,6 +166,9 @@ pub(crate) enum ShellError {
     #[error("cannot read the file '{}': {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 
+    #[error("cannot use '{}' as the folder of the data: {source}", path.display())]
+    DataPath { path: PathBuf, source: io::Error },
+
     #[error("cannot read standard input: {0}")]
     Input(io::Error),
 
@@ -108,6 +182,9 @@ pub(crate) enum ShellError {
         line: u64,
         source: DataFusionError,
     },
+
+    #[error("cancelled")]
+    Interrupted,
 
     #[error("nobody reads the output")]
     OutputClosed,

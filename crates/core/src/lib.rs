@@ -75,7 +75,10 @@ pub use registry::PartitionRegistry;
 pub use report::{FilterReport, PartitionReports, ScanReport};
 pub use rewrite::rewrite_columns;
 pub use row_source::{RowSource, RowSourceReader};
-pub use scan::{PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded, ScanMetrics};
+pub use scan::{
+    FileInProgress, FilePart, PartitionLimits, PartitionScan, PartitionScanBuilder, RowsNeeded,
+    ScanMetrics, ScanProgress, ScanProgressReport,
+};
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;

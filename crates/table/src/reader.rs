@@ -237,8 +237,14 @@ impl PartitionReader for FilePartitionReader {
         let wanted = context.still_wanted.clone().map(|partitions| StillWanted {
             partitions,
             pruned: context.metrics.files_pruned_dynamic.clone(),
+            progress: context.metrics.progress.clone(),
         });
-        let source = PartitionFileSource::new(config, self.options).with_wanted(wanted);
+        let bytes = files.iter().flatten().map(|file| file.object_meta.size);
+        let progress = &context.metrics.progress;
+        progress.add_files(files.iter().map(Vec::len).sum(), bytes.sum());
+        let source = PartitionFileSource::new(config, self.options)
+            .with_wanted(wanted)
+            .with_progress(progress.clone());
         let scan = FileScanConfigBuilder::from(config.clone())
             .with_source(Arc::new(source.clone()))
             .build();

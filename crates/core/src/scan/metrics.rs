@@ -2,6 +2,7 @@
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
 
+use super::progress::ScanProgress;
 use crate::predicate::Pruned;
 
 /// The metrics of one execution of a partitioned scan. Clones count into the same places.
@@ -42,6 +43,8 @@ pub struct ScanMetrics {
     pub dynamic_filter_wait_time: Time,
     /// Time in which listing was being worked on.
     pub listing_time: Time,
+    /// How far the execution has come. Not a metric.
+    pub progress: ScanProgress,
 }
 
 impl ScanMetrics {
@@ -67,6 +70,7 @@ impl ScanMetrics {
             dynamic_filter_wait_time: MetricBuilder::new(metrics)
                 .subset_time("dynamic_filter_wait_time", 0),
             listing_time: MetricBuilder::new(metrics).subset_time("listing_time", 0),
+            progress: ScanProgress::default(),
         }
     }
 

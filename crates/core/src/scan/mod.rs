@@ -26,6 +26,7 @@ mod data_source;
 mod known_rows;
 mod limits;
 mod metrics;
+mod progress;
 mod representatives;
 mod run;
 mod shared_stream;
@@ -56,6 +57,7 @@ use crate::rewrite::rewrite_columns;
 pub use builder::PartitionScanBuilder;
 pub use limits::PartitionLimits;
 pub use metrics::ScanMetrics;
+pub use progress::{FileInProgress, FilePart, ScanProgress, ScanProgressReport};
 
 /// A [`DataSource`] over the partitions that a catalog lists when the scan is first polled.
 ///

@@ -5,13 +5,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
 
 use super::PartitionScan;
 use super::metrics::ScanMetrics;
+use super::progress::ScanProgress;
 use super::shared_stream::SharedStream;
 use super::unit::Unit;
 use super::work::{Work, upgrade};
@@ -25,6 +26,7 @@ const UNITS_AT_A_TIME: usize = 2;
 /// The work of one execution, in a queue that output partitions of the scan take from.
 pub(super) struct Run {
     units: SharedStream<Result<Unit>>,
+    progress: ScanProgress,
     /// Rows read so far by all streams, to stop early when there is a limit.
     rows: Arc<AtomicUsize>,
     fetch: Option<usize>,
@@ -54,6 +56,7 @@ impl Run {
         let metrics = ScanMetrics::new(&scan.metrics);
         let taken = Arc::new(TakenSlots::new(scan, share, &metrics, context));
         let rows = Arc::new(AtomicUsize::new(0));
+        let progress = metrics.progress.clone();
         let work = Work {
             scan: scan.clone(),
             metrics,
@@ -69,8 +72,14 @@ impl Run {
             let slots = work.take_keys(Weak::clone(&context)).await?;
             work.start(&slots, &upgrade(&context)?)
         });
+        let listed = progress.clone();
+        let end = stream::poll_fn(move |_| {
+            listed.set_listed();
+            Poll::Ready(None)
+        });
         Self {
-            units: SharedStream::new(units.try_flatten().fuse().boxed()),
+            units: SharedStream::new(units.try_flatten().chain(end).fuse().boxed()),
+            progress,
             rows,
             fetch: scan.fetch,
             is_ordered: scan.order.is_some(),
@@ -90,7 +99,15 @@ impl Run {
         }
         let run = Arc::clone(&self);
         let is_ordered = self.is_ordered;
-        let opened = Units(self).map(move |unit| unit?.open(&context));
+        let progress = self.progress.clone();
+        let opened = Units(self).map(move |unit| {
+            let unit = unit?;
+            let in_progress = progress.start_unit();
+            let batches = unit.open(&context)?;
+            Ok::<_, DataFusionError>(batches.inspect(move |_| {
+                let _until_dropped = &in_progress;
+            }))
+        });
         let batches = if is_ordered {
             opened.try_flatten().boxed()
         } else {

@@ -157,6 +157,7 @@ impl Work {
                     return Ok(stream::empty().boxed());
                 }
                 let spec = scan.catalog.spec().clone();
+                let progress = reading.context.metrics.progress.clone();
                 let units = async move {
                     let all = PartitionBatch::concat(&spec, listed.try_collect().await?)?;
                     let all = Arc::new(reading.drop_unwanted(all)?);
@@ -167,6 +168,7 @@ impl Work {
                         RowsNeeded::First(columns) => vec![extremes(reading, all, columns)],
                         RowsNeeded::All => vec![],
                     };
+                    progress.add_units(units.len());
                     Ok::<_, DataFusionError>(stream::iter(units.into_iter().map(Ok)))
                 };
                 stream::once(units).try_flatten().boxed()
@@ -229,6 +231,7 @@ impl Reading {
                 units.extend(Unit::each_of(&source));
             }
         }
+        self.context.metrics.progress.add_units(units.len());
         Ok(units)
     }
 

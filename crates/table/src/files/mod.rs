@@ -40,6 +40,7 @@ use datafusion::physical_expr::{LexOrdering, PhysicalExpr};
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion_datasource::morsel::Morselizer;
+use datafusion_partitioned_core::{FileInProgress, FilePart, ScanProgress};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
@@ -138,6 +139,7 @@ pub(crate) struct PartitionFileSource {
     probe: Option<SchemaProbe>,
     seen: Arc<SeenFiles>,
     wanted: Option<StillWanted>,
+    progress: ScanProgress,
 }
 
 impl PartitionFileSource {
@@ -157,12 +159,19 @@ impl PartitionFileSource {
             probe: probe(inner.as_ref(), options),
             seen: Arc::default(),
             wanted: None,
+            progress: ScanProgress::default(),
         }
     }
 
     /// Asks before each file whether it is still wanted.
     pub(crate) fn with_wanted(mut self, wanted: Option<StillWanted>) -> Self {
         self.wanted = wanted;
+        self
+    }
+
+    /// Counts the files that are done with.
+    pub(crate) fn with_progress(mut self, progress: ScanProgress) -> Self {
+        self.progress = progress;
         self
     }
 
@@ -215,6 +224,21 @@ impl PartitionFileSource {
             seen: Arc::clone(&self.seen),
         })))
     }
+}
+
+/// Of a file that is read in ranges, the one with its first byte stands for the file.
+fn start_file(progress: &ScanProgress, file: &PartitionedFile) -> FileInProgress {
+    let part = match &file.range {
+        None => FilePart {
+            bytes: file.object_meta.size,
+            is_whole_or_first: true,
+        },
+        Some(range) => FilePart {
+            bytes: range.end.saturating_sub(range.start).unsigned_abs(),
+            is_whole_or_first: range.start == 0,
+        },
+    };
+    progress.start_file(part)
 }
 
 /// How the columns of a file are found out, if that is needed.
@@ -274,8 +298,11 @@ impl FileSource for PartitionFileSource {
         } else {
             self.morselizer_of_format(&store, config, partition)?
         };
-        let store_url = config.object_store_url.clone();
-        let inner = Box::new(NamingMorselizer::new(morselizer, store_url));
+        let inner = Box::new(NamingMorselizer {
+            inner: morselizer,
+            store_url: config.object_store_url.clone(),
+            progress: self.progress.clone(),
+        });
         Ok(match self.wanted.clone() {
             Some(wanted) => Box::new(PruningMorselizer { inner, wanted }),
             None => inner,

@@ -1,4 +1,4 @@
-//! Errors that name the file: wraps what reads a file, from opening it to its last row.
+//! Errors that name the file, and its progress: wraps what reads a file, from opening it to its last row.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,27 +10,28 @@ use datafusion::datasource::physical_plan::FileOpener;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_datasource::morsel::{Morsel, MorselPlan, MorselPlanner, Morselizer};
 use datafusion_partitioned_catalog::url_of;
+use datafusion_partitioned_core::{FileInProgress, ScanProgress};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 
+use super::start_file;
+
 type RowStream = BoxStream<'static, Result<RecordBatch>>;
 
-/// A [`Morselizer`] whose errors say which file they are about.
+/// A [`Morselizer`] whose errors say which file they are about, and whose files count as progress.
 #[derive(Debug)]
 pub(crate) struct NamingMorselizer {
-    inner: Box<dyn Morselizer>,
-    store_url: ObjectStoreUrl,
-}
-
-impl NamingMorselizer {
-    pub(crate) fn new(inner: Box<dyn Morselizer>, store_url: ObjectStoreUrl) -> Self {
-        Self { inner, store_url }
-    }
+    pub(crate) inner: Box<dyn Morselizer>,
+    pub(crate) store_url: ObjectStoreUrl,
+    pub(crate) progress: ScanProgress,
 }
 
 impl Morselizer for NamingMorselizer {
     fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
-        let name = FileName(url_of(&self.store_url, &file.object_meta.location).into());
+        let name = FileName(Arc::new(OpenFile {
+            url: url_of(&self.store_url, &file.object_meta.location),
+            _in_progress: start_file(&self.progress, &file),
+        }));
         match self.inner.plan_file(file) {
             Ok(planner) => Ok(Box::new(NamingPlanner {
                 inner: planner,
@@ -41,13 +42,19 @@ impl Morselizer for NamingMorselizer {
     }
 }
 
-/// The URL of a file.
+/// The name of a file, kept by whatever is still going to read it.
 #[derive(Debug, Clone)]
-struct FileName(Arc<str>);
+struct FileName(Arc<OpenFile>);
+
+#[derive(Debug)]
+struct OpenFile {
+    url: String,
+    _in_progress: FileInProgress,
+}
 
 impl FileName {
     fn context(&self, error: DataFusionError) -> DataFusionError {
-        error.context(format!("cannot read '{}'", self.0))
+        error.context(format!("cannot read '{}'", self.0.url))
     }
 
     fn planner(&self, inner: Box<dyn MorselPlanner>) -> Box<dyn MorselPlanner> {

@@ -4,7 +4,9 @@ use datafusion::common::Result;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::physical_plan::metrics::Count;
 use datafusion_datasource::morsel::{MorselPlan, MorselPlanner, Morselizer};
-use datafusion_partitioned_core::ChangingPredicate;
+use datafusion_partitioned_core::{ChangingPredicate, ScanProgress};
+
+use super::start_file;
 
 /// Which files are still wanted at the time when they would be opened.
 #[derive(Debug, Clone)]
@@ -12,6 +14,8 @@ pub(crate) struct StillWanted {
     pub(crate) partitions: ChangingPredicate,
     /// Counts the others.
     pub(crate) pruned: Count,
+    /// For which they are done with.
+    pub(crate) progress: ScanProgress,
 }
 
 /// A [`Morselizer`] that makes nothing of files that are wanted no more.
@@ -23,11 +27,16 @@ pub(crate) struct PruningMorselizer {
 
 impl Morselizer for PruningMorselizer {
     fn plan_file(&self, file: PartitionedFile) -> Result<Box<dyn MorselPlanner>> {
-        let StillWanted { partitions, pruned } = &self.wanted;
+        let StillWanted {
+            partitions,
+            pruned,
+            progress,
+        } = &self.wanted;
         if partitions.may_want(&file.partition_values) {
             return self.inner.plan_file(file);
         }
         pruned.add(1);
+        drop(start_file(progress, &file));
         Ok(Box::new(NoRows))
     }
 }
