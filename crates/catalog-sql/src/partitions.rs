@@ -19,6 +19,10 @@ use crate::texts::{from_texts, to_texts};
 /// So many texts are turned into values at once.
 const PARTITIONS_PER_BATCH: usize = 8192;
 
+/// A location inside of another one: the character behind '/' is '0'.
+const INSIDE: &str = "SELECT location FROM partitions
+    WHERE table_id = ?1 AND location > ?2 || '/' AND location < ?2 || '0' LIMIT 1";
+
 /// The partitions of one table.
 #[derive(Debug)]
 pub(crate) struct SqlitePartitionStore {
@@ -114,9 +118,11 @@ fn check_location(
             return Err(overlap_error(location, around).into());
         }
     }
-    // The character behind '/' is '0'.
-    let inside = "SELECT location FROM partitions WHERE table_id = ?1
-                  AND (?2 = '' OR location > ?2 || '/' AND location < ?2 || '0') LIMIT 1";
+    // The root is around all others.
+    let inside = match location {
+        "" => "SELECT location FROM partitions WHERE table_id = ?1 AND location > ?2 LIMIT 1",
+        _ => INSIDE,
+    };
     let mut inside = transaction.prepare_cached(inside)?;
     let inside = inside.query_row(params![table, location], |row| row.get::<_, String>(0));
     match inside.optional()? {
@@ -211,5 +217,26 @@ impl PartitionStore for SqlitePartitionStore {
             Ok(removed)
         };
         self.database.write_async(remove).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_inside_of_another_one_are_found_without_reading_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(&directory.path().join("tables.db")).unwrap();
+        let plan = database.read(|transaction| {
+            let explain = format!("EXPLAIN QUERY PLAN {INSIDE}");
+            let plan = transaction.query_row(&explain, params![1, "a"], |row| {
+                row.get::<_, String>("detail")
+            });
+            Ok(plan?)
+        });
+        let plan = plan.unwrap();
+        let range = "(table_id=? AND location>? AND location<?)";
+        assert!(plan.contains(range), "{plan}");
     }
 }

@@ -4,6 +4,8 @@ use std::env;
 use std::io::{IsTerminal, stderr, stdout};
 use std::path::PathBuf;
 
+use tokio::runtime::Handle;
+
 /// What surrounds a run of the shell. The default is nothing at all: no terminal, no home, and nobody
 /// who presses Ctrl-C.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +21,9 @@ pub struct Environment {
     pub history: Option<PathBuf>,
     /// Whether Ctrl-C stops the statement that runs. Otherwise it does what it does to the process.
     pub catches_interrupts: bool,
+    /// Where statements run. By default where the shell does; but a runtime whose threads are all busy
+    /// with a query notices neither Ctrl-C nor the time.
+    pub workers: Option<Handle>,
 }
 
 impl Environment {
@@ -36,6 +41,7 @@ impl Environment {
             home,
             history,
             catches_interrupts: true,
+            workers: None,
         }
     }
 }

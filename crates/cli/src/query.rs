@@ -29,6 +29,7 @@ const TASKS_END_WITHIN: Duration = Duration::from_secs(1);
 /// A statement that is being planned or runs.
 pub(crate) struct Query {
     tasks: JoinSet<()>,
+    workers: Handle,
     tasks_before: usize,
     answer: oneshot::Receiver<Result<Answer>>,
     rows: Arc<AtomicU64>,
@@ -61,15 +62,20 @@ enum Message {
 }
 
 impl Query {
-    /// Starts to plan and run a statement.
-    pub(crate) fn start(context: &SessionContext, statement: Statement) -> Self {
-        let tasks_before = Handle::current().metrics().num_alive_tasks();
+    /// Starts to plan and run a statement, in this runtime if `workers` names no other.
+    pub(crate) fn start(
+        context: &SessionContext,
+        statement: Statement,
+        workers: Option<Handle>,
+    ) -> Self {
+        let workers = workers.unwrap_or_else(Handle::current);
+        let tasks_before = workers.metrics().num_alive_tasks();
         let context = context.clone();
         let (started, answer) = oneshot::channel();
         let rows = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&rows);
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
+        let work = async move {
             let (mut batches, kind) = match Box::pin(open(&context, statement)).await {
                 Ok(opened) => opened,
                 Err(error) => {
@@ -92,9 +98,11 @@ impl Query {
                 }
             }
             let _ = sender.send(Message::End).await;
-        });
+        };
+        tasks.spawn_on(work, &workers);
         Self {
             tasks,
+            workers,
             tasks_before,
             answer,
             rows,
@@ -116,7 +124,7 @@ impl Query {
     pub(crate) async fn cancel(mut self) {
         self.tasks.shutdown().await;
         let asked = Instant::now();
-        let metrics = Handle::current().metrics();
+        let metrics = self.workers.metrics();
         while metrics.num_alive_tasks() > self.tasks_before && asked.elapsed() < TASKS_END_WITHIN {
             sleep(Duration::from_millis(5)).await;
         }

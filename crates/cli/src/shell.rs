@@ -111,7 +111,8 @@ impl<W: Write + Send> Shell<W> {
             true => Progress::of_next_query(&self.context),
             false => Progress::hidden(),
         };
-        let mut query = Query::start(&self.context, statement);
+        let workers = self.environment.workers.clone();
+        let mut query = Query::start(&self.context, statement, workers);
         let rows = query.rows();
         let printed = async {
             let answer = query.answer().await?;

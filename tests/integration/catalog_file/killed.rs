@@ -95,6 +95,8 @@ async fn no_definition_is_lost_or_half_when_processes_are_killed() {
         });
         thread::sleep(Duration::from_millis(400 + 137 * round));
         for (mut child, reader) in readers {
+            let ended = child.try_wait().unwrap();
+            assert_eq!(ended, None, "a process failed before it was killed");
             child.kill().unwrap();
             child.wait().unwrap();
             expected.extend(reader.join().unwrap());

@@ -66,10 +66,12 @@ async fn cat_02_registered_without_files_is_an_error_and_unregistered_is_not_the
         let table = table.registered(&[
             (&[Some("1")], "T/p=1", 0),
             (&[Some("2")], "T/p=2", 0),
+            (&[Some("3")], "T/p=3", 0),
             (&[None], "T/p=__HIVE_DEFAULT_PARTITION__", 0),
         ]);
         Case::new()
             .ids("T/p=1/f.parquet", &[1])
+            .bytes("T/p=3/_SUCCESS", "")
             .ids("T/p=7/f.parquet", &[7])
             .table(table)
     };
@@ -105,7 +107,11 @@ async fn cat_02_registered_without_files_is_an_error_and_unregistered_is_not_the
             &null,
         )
         .await;
-    // Neither is what a join turns out not to need.
+    // A marker shows that somebody has written no rows.
+    sessions
+        .rows_where_pruned("SELECT count(*) FROM t WHERE p = 3", &["0"])
+        .await;
+    // What a join turns out not to need is not looked at.
     let join = "SELECT id FROM t JOIN (VALUES (1)) v(x) ON p = x";
     let is_filtered = |mode: &Mode| mode.prunes && mode.filters_by_keys();
     sessions.rows_in(is_filtered, join, &["1"]).await;
