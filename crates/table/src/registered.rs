@@ -85,7 +85,7 @@ enum CatalogKind {
 }
 
 impl OptionValue for CatalogKind {
-    const TYPE_NAME: &'static str = "directories or registered";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
         let kinds = [
@@ -99,7 +99,7 @@ impl OptionValue for CatalogKind {
 struct MissingRule(OnMissing);
 
 impl OptionValue for MissingRule {
-    const TYPE_NAME: &'static str = "error or skip";
+    const TYPE_NAME: &'static str = "enum";
 
     fn parse(text: &str) -> Result<Self, String> {
         let rules = [("error", OnMissing::Error), ("skip", OnMissing::Skip)];
