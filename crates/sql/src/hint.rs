@@ -10,8 +10,10 @@ use datafusion::common::{Result, plan_err};
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Whitespace, Word};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{
+    Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word,
+};
 
 /// A table with options of its own.
 #[derive(Clone)]
@@ -121,7 +123,10 @@ fn take_hint(
 
 /// `OPTIONS ('key' = 'value', ..)`.
 fn parse_options(text: &str, dialect: &dyn Dialect) -> Result<Vec<(String, String)>> {
-    let mut parser = Parser::new(dialect).try_with_sql(text)?;
+    // `Parser::try_with_sql` would log the text, with its secrets.
+    let tokens = Tokenizer::new(dialect, text).tokenize_with_location();
+    let tokens = tokens.map_err(ParserError::from)?;
+    let mut parser = Parser::new(dialect).with_tokens_with_locations(tokens);
     parser.expect_keyword(Keyword::OPTIONS)?;
     parser.expect_token(&Token::LParen)?;
     let options = parser.parse_comma_separated(|parser| {
