@@ -22,7 +22,7 @@ use crate::definitions::{self, Definition, Kind};
 use crate::execute::SqlitePlanExecutor;
 use crate::schema::SqliteSchema;
 
-/// Keeps definitions of tables and registered partitions in an SQLite file. See the [crate](crate).
+/// Keeps definitions of tables and registered partitions in an SQLite file. See [`crate`].
 #[derive(Debug, Clone)]
 pub struct SqliteCatalog {
     database: Arc<Database>,
