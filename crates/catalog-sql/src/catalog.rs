@@ -21,6 +21,7 @@ use crate::database::Database;
 use crate::definitions::{self, Definition, Kind};
 use crate::execute::SqlitePlanExecutor;
 use crate::schema::SqliteSchema;
+use crate::settings::Settings;
 
 /// Keeps definitions of tables and registered partitions in an SQLite file. See [`crate`].
 #[derive(Debug, Clone)]
@@ -100,7 +101,7 @@ impl SessionParts {
     pub(crate) fn state(&self, definition: &Definition) -> Result<SessionState> {
         let mut state = self.current()?;
         let options = state.config_mut().options_mut();
-        options.set("datafusion.sql_parser.dialect", &definition.dialect)?;
+        definition.settings.apply(options)?;
         Ok(state)
     }
 
@@ -158,11 +159,11 @@ impl SessionParts {
             .downcast_ref::<ViewTable>()
             .and_then(ViewTable::definition)
         {
-            let dialect = self.current()?.config_options().sql_parser.dialect;
+            let settings = Settings::of(self.current()?.config_options());
             return Ok(Some(Definition {
                 kind: Kind::View,
                 sql: sql.clone(),
-                dialect: dialect.to_string(),
+                settings,
             }));
         }
         let definition = self.definitions.as_ref().and_then(|all| all.of(table));
@@ -172,7 +173,7 @@ impl SessionParts {
         Ok(Some(Definition {
             kind: Kind::Table,
             sql: definition.to_lasting_sql()?,
-            dialect: "generic".to_owned(),
+            settings: Settings::of(self.current()?.config_options()).with_generic_dialect(),
         }))
     }
 }
@@ -262,11 +263,17 @@ impl CatalogProvider for SqliteCatalogProvider {
             return self.in_memory.deregister_schema(name, cascade);
         }
         let schema = self.stored_schema(name);
-        if !cascade && !schema.is_empty()? {
-            return exec_err!("Cannot drop schema '{name}' because other tables depend on it");
+        let is_used = || exec_err!("Cannot drop schema '{name}' because other tables depend on it");
+        if !cascade && schema.has_tables_in_memory() {
+            return is_used();
         }
-        self.database
-            .write(|transaction| definitions::delete_schema(transaction, name))?;
+        self.database.write(|transaction| {
+            // Another process may have added one.
+            if !cascade && !definitions::names(transaction, name)?.is_empty() {
+                is_used()?;
+            }
+            definitions::delete_schema(transaction, name)
+        })?;
         let mut schemas = self.schemas.lock().unwrap_or_else(PoisonError::into_inner);
         schemas.remove(name);
         if self.in_memory.schema(name).is_some() {

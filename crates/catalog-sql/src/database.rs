@@ -7,8 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use datafusion::common::{DataFusionError, Result, config_err, exec_datafusion_err, exec_err};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 
 /// `dfpc` in ASCII: tells the file from those of other programs.
 const APPLICATION_ID: i64 = 0x6466_7063;
@@ -25,7 +25,7 @@ const SCHEMA: &str = "
         name TEXT NOT NULL,
         kind TEXT NOT NULL CHECK (kind IN ('table', 'view')),
         sql TEXT NOT NULL,
-        dialect TEXT NOT NULL,
+        settings TEXT NOT NULL,
         created TEXT NOT NULL DEFAULT (datetime('now')),
         partitions_version INTEGER NOT NULL DEFAULT 0,
         UNIQUE (schema, name)
@@ -71,11 +71,21 @@ impl Database {
     /// Opens the file, which is made when it is not there.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let connect = || -> Result<Connection, rusqlite::Error> {
-            let connection = Connection::open(path)?;
+            // Without URIs, so that the text is the name of a file.
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            let connection = Connection::open_with_flags(path, flags)?;
             connection.busy_timeout(BUSY_TIMEOUT)?;
             connection.pragma_update(None, "foreign_keys", true)?;
             Ok(connection)
         };
+        if path.as_os_str().is_empty() || path == Path::new(":memory:") {
+            return config_err!(
+                "a catalog file has a name; '{}' would not last",
+                path.display()
+            );
+        }
         let connection = connect().map_err(|error| describe(path, error.into()))?;
         let database = Self {
             path: path.to_owned(),

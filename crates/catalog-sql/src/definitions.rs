@@ -6,6 +6,7 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 
 use crate::database::Failure;
+use crate::settings::Settings;
 
 /// A definition as it is stored.
 #[derive(Debug, Clone)]
@@ -20,8 +21,8 @@ pub(crate) struct Stored {
 pub(crate) struct Definition {
     pub(crate) kind: Kind,
     pub(crate) sql: String,
-    /// The SQL dialect of the session.
-    pub(crate) dialect: String,
+    /// The options of the session.
+    pub(crate) settings: Settings,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,19 +62,23 @@ pub(crate) fn find(
     schema: &str,
     name: &str,
 ) -> Result<Option<Stored>, Failure> {
-    let sql = "SELECT id, kind, sql, dialect FROM tables WHERE schema = ?1 AND name = ?2";
+    let sql = "SELECT id, kind, sql, settings FROM tables WHERE schema = ?1 AND name = ?2";
     let mut statement = transaction.prepare_cached(sql)?;
-    let stored = |row: &Row<'_>| {
-        Ok(Stored {
-            id: row.get(0)?,
-            definition: Definition {
-                kind: row.get(1)?,
-                sql: row.get(2)?,
-                dialect: row.get(3)?,
-            },
-        })
+    let columns = |row: &Row<'_>| {
+        let settings: String = row.get(3)?;
+        Ok((row.get(0)?, row.get(1)?, row.get(2)?, settings))
     };
-    Ok(statement.query_row([schema, name], stored).optional()?)
+    let stored = statement.query_row([schema, name], columns).optional()?;
+    let Some((id, kind, sql, settings)) = stored else {
+        return Ok(None);
+    };
+    let settings = Settings::from_json(&settings)?;
+    let definition = Definition {
+        kind,
+        sql,
+        settings,
+    };
+    Ok(Some(Stored { id, definition }))
 }
 
 /// Adds a definition, and returns its id.
@@ -83,10 +88,14 @@ pub(crate) fn insert(
     name: &str,
     definition: &Definition,
 ) -> Result<i64, Failure> {
-    let Definition { kind, sql, dialect } = definition;
+    let Definition {
+        kind,
+        sql,
+        settings,
+    } = definition;
     transaction.execute(
-        "INSERT INTO tables (schema, name, kind, sql, dialect) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![schema, name, kind.name(), sql, dialect],
+        "INSERT INTO tables (schema, name, kind, sql, settings) VALUES (?1, ?2, ?3, ?4, ?5)",
+        params![schema, name, kind.name(), sql, settings.to_json()],
     )?;
     Ok(transaction.last_insert_rowid())
 }

@@ -45,6 +45,7 @@ mod definitions;
 mod execute;
 mod partitions;
 mod schema;
+mod settings;
 mod texts;
 mod view;
 

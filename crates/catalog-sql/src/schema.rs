@@ -124,9 +124,8 @@ impl SqliteSchema {
         self.in_memory.table_exist(name)
     }
 
-    pub(crate) fn is_empty(&self) -> Result<bool> {
-        let names = self.database.read(|t| definitions::names(t, &self.name))?;
-        Ok(names.is_empty() && self.in_memory.table_names().is_empty())
+    pub(crate) fn has_tables_in_memory(&self) -> bool {
+        !self.in_memory.table_names().is_empty()
     }
 
     fn made(&self) -> MutexGuard<'_, MadeTables> {

@@ -1,10 +1,11 @@
 //! Views from their statements.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
-use datafusion::common::{Result, exec_err};
+use datafusion::common::{Result, exec_err, plan_err};
 use datafusion::config::ConfigOptions;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateView, DdlStatement, LogicalPlan};
@@ -31,6 +32,15 @@ pub(crate) fn view_of(
     query: LogicalPlan,
     definition: Option<String>,
 ) -> Result<Arc<dyn TableProvider>> {
+    let mut names = HashSet::new();
+    for field in query.schema().fields() {
+        if !names.insert(field.name()) {
+            return plan_err!(
+                "the view has two columns '{}'; give one of them another name",
+                field.name()
+            );
+        }
+    }
     let coercion = Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]);
     let query = coercion.execute_and_check(query, &ConfigOptions::default(), |_, _| {})?;
     Ok(Arc::new(ViewTable::new(query, definition)))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datafusion::arrow::array::{
     ArrayRef, RecordBatch, RecordBatchOptions, StringArray, TimestampMillisecondArray, UInt64Array,
@@ -69,6 +70,27 @@ fn found_at_once(state: &SessionState, name: &TableReference) -> Result<Arc<dyn 
     if let Some(table) = provider_of(state, name).now_or_never() {
         return table;
     }
+    let waiting = WAITING.fetch_add(1, Ordering::SeqCst);
+    let opened = match waiting < MOST_WAITING {
+        true => opened_in_a_thread(state, name),
+        false => plan_err!(
+            "partitions('{name}'): {waiting} of these are waiting for their tables; does a view refer to its own partitions?"
+        ),
+    };
+    WAITING.fetch_sub(1, Ordering::SeqCst);
+    opened
+}
+
+/// Calls of the function that wait for a table, in the whole process. A view that asks for its own partitions would
+/// start one after the other.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+const MOST_WAITING: usize = 64;
+
+fn opened_in_a_thread(
+    state: &SessionState,
+    name: &TableReference,
+) -> Result<Arc<dyn TableProvider>> {
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| {
             let runtime = tokio::runtime::Builder::new_current_thread()

@@ -1,5 +1,7 @@
 //! Views in the catalog file.
 
+use datafusion_partitioned::catalog_sql::SqliteCatalog;
+
 use super::{Home, create};
 use crate::common::csv_tree;
 
@@ -65,4 +67,33 @@ async fn the_text_of_a_view_is_read_in_its_dialect() {
         .await;
     let other = home.session();
     assert_eq!(other.rows("SELECT \"Odd name\" FROM v").await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_view_means_what_it_meant_in_its_session() {
+    let home = Home::new();
+    let session = home.session();
+    session.rows("CREATE SCHEMA s").await;
+    session.rows("CREATE VIEW t AS SELECT 1 AS n").await;
+    session.rows("CREATE VIEW s.t AS SELECT 2 AS n").await;
+    session
+        .rows("SET datafusion.catalog.default_schema = 's'")
+        .await;
+    session
+        .rows("SET datafusion.execution.time_zone = '+02:00'")
+        .await;
+    session
+        .rows(
+            "CREATE VIEW public.v AS SELECT n, \
+             arrow_typeof(CAST('2024-06-01' AS TIMESTAMP WITH TIME ZONE)) AS zone FROM t",
+        )
+        .await;
+    let other = home.session();
+    let rows = other.rows("SELECT n, zone FROM v").await;
+    assert_eq!(rows, ["2 | Timestamp(ns, \"+02:00\")"]);
+    let twice = "CREATE OR REPLACE VIEW w AS SELECT x.n, y.n FROM public.t AS x, s.t AS y";
+    session.fails(twice, &["two columns 'n'"]).await;
+    for path in ["", ":memory:"] {
+        assert!(SqliteCatalog::open(path).is_err());
+    }
 }
