@@ -36,7 +36,6 @@ mod registered;
 mod row_skipping;
 mod row_source;
 mod s3;
-mod s3_server;
 mod schema_evolution;
 mod secrets;
 mod shell;

@@ -217,3 +217,32 @@ proptest! {
         }
     }
 }
+
+/// The statements of the blocks ```sql of a page.
+fn sql_blocks(page: &str) -> Vec<&str> {
+    let blocks = page.split("\n```sql\n").skip(1);
+    blocks
+        .filter_map(|rest| rest.split("\n```").next())
+        .collect()
+}
+
+#[test]
+fn the_statements_of_the_documentation_are_understood() {
+    for page in [
+        include_str!("../../README.md"),
+        include_str!("../../docs/guide.md"),
+    ] {
+        let blocks = sql_blocks(page);
+        assert!(!blocks.is_empty());
+        for sql in blocks {
+            for parsed in parse_statements(sql, &SqlParserOptions::default()) {
+                let line = parsed.line;
+                assert!(
+                    parsed.statement.is_ok(),
+                    "{sql}\nline {line}: {:?}",
+                    parsed.statement
+                );
+            }
+        }
+    }
+}

@@ -8,7 +8,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::{FileKind, Lake, sorted_rows};
 
-use crate::s3_server::{BUCKET, S3Server};
+use datafusion_partitioned_s3_server::{BUCKET, S3Server};
 
 const DAYS: i64 = 60;
 

@@ -22,7 +22,7 @@ use datafusion_partitioned::prelude::*;
 use datafusion_partitioned::table::FilesystemConnector;
 use datafusion_partitioned_cli::{Input, run};
 
-use crate::s3_server::{BUCKET, S3Server};
+use datafusion_partitioned_s3_server::{BUCKET, S3Server};
 
 const KEY: &str = "K-AAAA";
 const SECRET: &str = "S-BBBB";

@@ -6,7 +6,7 @@ use datafusion_partitioned_cli::{Input, Outcome, run};
 use datafusion_partitioned_test_utils::Lake;
 
 use crate::common::csv_tree;
-use crate::s3_server::{BUCKET, S3Server};
+use datafusion_partitioned_s3_server::{BUCKET, S3Server};
 
 /// Runs the shell with standard input that is no terminal; gives outcome, output and errors.
 async fn dfp(arguments: &[&str], input: &str) -> (Outcome, String, String) {

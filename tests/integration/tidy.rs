@@ -48,6 +48,7 @@ const MEMBERS: &[Member] = &[
     ),
     published("cli", &[FACADE, "test-utils"]),
     unpublished("test-utils", Some(&[FACADE])),
+    unpublished("s3-server", Some(&[])),
     unpublished("examples", None),
     unpublished("tests", None),
     unpublished("benches", None),

@@ -27,7 +27,11 @@ use crate::settings::Settings;
 #[derive(Debug, Clone)]
 pub struct SqliteCatalog {
     database: Arc<Database>,
+    enrichment: HashMap<TableReference, HashMap<String, String>>,
 }
+
+/// The enrichment options of tables, by schema and name.
+type Enrichment = HashMap<(String, String), HashMap<String, String>>;
 
 impl SqliteCatalog {
     /// Opens a file, which is made when it is not there.
@@ -37,7 +41,35 @@ impl SqliteCatalog {
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self {
             database: Arc::new(Database::open(path.as_ref())?),
+            enrichment: HashMap::new(),
         })
+    }
+
+    /// Gives a table of the file options that belong to this process rather than to the table, such as credentials
+    /// and limits (Flink's enrichment options). Those that are forwardable take the place of what the table's
+    /// definition says; the connector gets all of them as `ConnectorContext::enrichment_options`. They are not
+    /// stored, and apply to tables that a session takes from the file, not to those that it makes itself.
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// use datafusion_partitioned_catalog_sql::SqliteCatalog;
+    ///
+    /// # fn main() -> datafusion::error::Result<()> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("tables.db");
+    /// let limits = HashMap::from([("partition.max".to_owned(), "1000".to_owned())]);
+    /// let catalog = SqliteCatalog::open(&path)?.with_enrichment_options("sales", limits);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_enrichment_options(
+        mut self,
+        table: impl Into<TableReference>,
+        options: HashMap<String, String>,
+    ) -> Self {
+        self.enrichment.insert(table.into(), options);
+        self
     }
 
     /// Puts this catalog in the place of the default catalog of a session. The tables that are there already stay, in
@@ -46,11 +78,23 @@ impl SqliteCatalog {
     /// Extend the session by connectors first: one that is not there cannot make its tables.
     ///
     /// # Errors
-    /// When the file cannot be written: the default schema has to be in it.
+    /// When the file cannot be written: the default schema has to be in it. When a table with enrichment options is
+    /// one of another catalog.
     pub fn attach(&self, context: &SessionContext) -> Result<()> {
         let state = context.state();
         let options = &state.config_options().catalog;
         let (catalog, schema) = (&options.default_catalog, &options.default_schema);
+        let mut enrichment = Enrichment::new();
+        for (table, options) in &self.enrichment {
+            let resolved = table.clone().resolve(catalog, schema);
+            if *resolved.catalog != **catalog {
+                return plan_err!(
+                    "the table '{table}' cannot have enrichment options: the catalog file is kept as '{catalog}'"
+                );
+            }
+            let key = (resolved.schema.to_string(), resolved.table.to_string());
+            enrichment.entry(key).or_default().extend(options.clone());
+        }
         let has_schema = self
             .database
             .read(|transaction| definitions::has_schema(transaction, schema))?;
@@ -61,7 +105,7 @@ impl SqliteCatalog {
         let in_memory = context.catalog(catalog);
         let provider = SqliteCatalogProvider {
             database: Arc::clone(&self.database),
-            session: Arc::new(SessionParts::of(context)),
+            session: Arc::new(SessionParts::of(context, enrichment)),
             in_memory: in_memory.unwrap_or_else(|| Arc::new(MemoryCatalogProvider::new())),
             schemas: Mutex::default(),
         };
@@ -77,16 +121,24 @@ impl SqliteCatalog {
 pub(crate) struct SessionParts {
     state: Box<dyn Fn() -> Option<SessionState> + Send + Sync>,
     definitions: Option<Arc<TableDefinitions>>,
+    enrichment: Enrichment,
 }
 
 impl SessionParts {
-    fn of(context: &SessionContext) -> Self {
+    fn of(context: &SessionContext, enrichment: Enrichment) -> Self {
         let state = context.state_weak_ref();
         Self {
             // Tables are registered while the session holds the lock for reading.
             state: Box::new(move || Some(state.upgrade()?.read_recursive().clone())),
             definitions: context.state().config().get_extension(),
+            enrichment,
         }
+    }
+
+    /// The options that the table `name` of a schema gets beside those in the file.
+    pub(crate) fn enrichment_of(&self, schema: &str, name: &str) -> HashMap<String, String> {
+        let key = (schema.to_owned(), name.to_owned());
+        self.enrichment.get(&key).cloned().unwrap_or_default()
     }
 
     fn current(&self) -> Result<SessionState> {

@@ -203,7 +203,8 @@ impl SqliteSchema {
                 .map(Some),
             Kind::Table => {
                 let registry = self.session.registry()?;
-                let table = restore_table(&state, sql, HashMap::new(), &registry);
+                let enrichment = self.session.enrichment_of(&self.name, name);
+                let table = restore_table(&state, sql, enrichment, &registry);
                 let table = MAKING.scope(making, Box::pin(table)).await?;
                 self.keep_partitions(name, stored.id, &table)?;
                 self.remember(name, stored.id, Arc::clone(&table));

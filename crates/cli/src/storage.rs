@@ -37,20 +37,24 @@ const OPTION_PREFIX: &str = "aws.";
 const ACCESS_KEY_ID: Secret = ConnectorOption::new(
     "aws.access_key_id",
     "who asks for the objects of the bucket",
-);
+)
+.forwardable();
 const SECRET_ACCESS_KEY: Secret =
-    ConnectorOption::new("aws.secret_access_key", "the secret that goes with the key");
+    ConnectorOption::new("aws.secret_access_key", "the secret that goes with the key")
+        .forwardable();
 const SESSION_TOKEN: Secret =
-    ConnectorOption::new("aws.session_token", "the token of temporary keys");
-const REGION: Text = ConnectorOption::new("aws.region", "where the bucket is");
+    ConnectorOption::new("aws.session_token", "the token of temporary keys").forwardable();
+const REGION: Text = ConnectorOption::new("aws.region", "where the bucket is").forwardable();
 const ENDPOINT: Text = ConnectorOption::new(
     "aws.endpoint",
     "the URL of a server other than Amazon's that speaks its protocol",
-);
+)
+.forwardable();
 const ALLOW_HTTP: Text = ConnectorOption::new(
     "aws.allow_http",
     "whether the endpoint may be one without encryption: true or false",
-);
+)
+.forwardable();
 
 type Secret = ConnectorOption<Option<SecretString>>;
 type Text = ConnectorOption<Option<String>>;

@@ -17,7 +17,7 @@ use datafusion::sql::parser::{CreateExternalTable, DFParser, DFParserBuilder, St
 use datafusion::sql::sqlparser::ast::{ColumnDef, Ident, ObjectName, TableConstraint, Value};
 use datafusion::sql::sqlparser::dialect::{Dialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::Token;
 
 /// The dialect of the session.
@@ -114,7 +114,7 @@ pub fn parse_create_table(parser: &mut DFParser<'_>) -> Result<CreateExternalTab
         table_partition_cols = parse_partition_columns(parser, &mut columns)?;
     }
     parser.expect_keyword(Keyword::WITH)?;
-    let mut options = parse_options(parser)?;
+    let mut options = parse_option_list(parser)?;
     let mut take = |key: &str| {
         let position = options
             .iter()
@@ -213,8 +213,11 @@ fn parse_partition_columns(
     Ok(names)
 }
 
-/// `('key' = 'value', ..)`.
-fn parse_options(parser: &mut Parser<'_>) -> Result<Vec<(String, String)>> {
+/// Options as Flink writes them, `('key' = 'value', ..)`, in their order.
+///
+/// # Errors
+/// When something else stands there.
+pub fn parse_option_list(parser: &mut Parser<'_>) -> Result<Vec<(String, String)>, ParserError> {
     parser.expect_token(&Token::LParen)?;
     let options = parser.parse_comma_separated(|parser| {
         let key = parser.parse_literal_string()?;

@@ -11,7 +11,7 @@ use datafusion::logical_expr::CreateExternalTable;
 
 use crate::options::normalize_key;
 use crate::secret::{
-    HIDDEN, environment_variable, hide_credentials, is_sensitive_key, resolve_secret,
+    HIDDEN, environment_variable, hide_credentials, hide_in_error, is_sensitive_key, resolve_secret,
 };
 use crate::{Connector, ConnectorAbility};
 
@@ -134,13 +134,7 @@ impl TableDefinition {
 
     /// The error, or one that says the same without secrets: a connector may not be careful.
     pub(crate) fn hide_secrets(&self, error: DataFusionError) -> DataFusionError {
-        let text = error.strip_backtrace();
-        let shown = self.hide_in(&text);
-        let debug = format!("{error:?}");
-        match shown == text && self.hide_in(&debug) == debug {
-            true => error,
-            false => DataFusionError::External(shown.into()),
-        }
+        hide_in_error(error, |text| self.hide_in(text))
     }
 
     /// The options by their normalised keys, with secret values as `show` gives them.
@@ -191,7 +185,7 @@ fn absolute(location: &str) -> String {
 /// these in which catalog.
 #[derive(Default)]
 pub struct TableDefinitions {
-    /// By the address of the table.
+    /// By the address of the table, which is no other table's as long as there is the `Weak`.
     tables: Mutex<HashMap<usize, DefinedTable>>,
 }
 
@@ -201,9 +195,8 @@ impl TableDefinitions {
     /// The definition of a table that a connector made in this session.
     pub fn of(&self, table: &Arc<dyn TableProvider>) -> Option<Arc<TableDefinition>> {
         let tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, definition) = tables.get(&address(table))?;
-        // The table is dead when nobody has it, but then `table` could not be it.
-        (known.strong_count() > 0).then(|| Arc::clone(definition))
+        let (_, definition) = tables.get(&address(table))?;
+        Some(Arc::clone(definition))
     }
 
     /// The same, with the definitions of `session`.

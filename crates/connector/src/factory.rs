@@ -18,7 +18,7 @@ use crate::format::FormatOptions;
 use crate::options::normalize_key;
 use crate::{
     Connector, ConnectorContext, ConnectorOption, ConnectorOptions, ConnectorRegistry,
-    SessionStoreOpener, TableDefinition, TableDefinitions,
+    OptionDescription, SessionStoreOpener, TableDefinition, TableDefinitions,
 };
 
 /// The option that selects a connector.
@@ -127,7 +127,8 @@ pub async fn create_table(
 }
 
 /// Makes a table again from [`TableDefinition::to_lasting_sql`], with those of the `enrichment` options
-/// that are forwardable in the place of its own.
+/// that are forwardable in the place of its own. Others are only for the connector to look at, as
+/// [`ConnectorContext::enrichment_options`] (Flink: `getEnrichmentOptions`).
 ///
 /// # Errors
 /// As [`create_table`].
@@ -145,7 +146,8 @@ pub async fn restore_table(
         ));
     };
     let mut new = NewTable::try_new(session, *command, registry)?;
-    let own = new.connector.options();
+    let mut own = new.connector.options();
+    own.extend(store_options(session));
     for (key, value) in &enrichment {
         let key = normalize_key(key);
         let is_forwardable = own
@@ -221,6 +223,12 @@ impl NewTable {
     }
 }
 
+/// The options of a session's tables that are about the stores of their locations.
+fn store_options(session: &dyn Session) -> Vec<OptionDescription> {
+    let opener = session.config().get_extension::<SessionStoreOpener>();
+    opener.map_or(vec![], |opener| opener.0.options())
+}
+
 async fn create(
     session: &dyn Session,
     connector: &dyn Connector,
@@ -229,7 +237,7 @@ async fn create(
 ) -> Result<Arc<dyn TableProvider>> {
     let command = definition.command();
     let opener = session.config().get_extension::<SessionStoreOpener>();
-    let of_store = opener.as_ref().map_or(vec![], |opener| opener.0.options());
+    let of_store = store_options(session);
     let options = ConnectorOptions::try_new(command)?.with_store_options(&of_store);
     options.get(&CONNECTOR)?;
     let format = FormatOptions::new(session, &command.file_type);
@@ -285,7 +293,7 @@ mod tests {
     use datafusion::prelude::{SessionConfig, SessionContext};
 
     use super::*;
-    use crate::{Connector, OptionDescription};
+    use crate::Connector;
 
     const ROWS: ConnectorOption<usize> =
         ConnectorOption::new("rows", "Ignored unless it is given").with_default("0");

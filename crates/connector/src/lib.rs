@@ -100,7 +100,9 @@ mod suggestion;
 mod value;
 
 pub use connector::{Connector, ConnectorAbility, ConnectorContext};
-pub use create_statement::{is_create_table_with_connector, parse_create_table, sql_dialect};
+pub use create_statement::{
+    is_create_table_with_connector, parse_create_table, parse_option_list, sql_dialect,
+};
 pub use definition::{TableDefinition, TableDefinitions};
 pub use factory::{
     CONNECTOR, ConnectorTableFactory, connector_of, create_table, create_table_with_options,
@@ -112,7 +114,7 @@ pub use plan_executor::{PlanExecutor, SessionPlanExecutor, execute_plan};
 pub use reference::option_table;
 pub use registry::ConnectorRegistry;
 pub use secrecy;
-pub use secret::{HIDDEN, hide_credentials, is_sensitive_key};
+pub use secret::{HIDDEN, hide_credentials, hide_in_error, is_sensitive_key};
 pub use store::{SessionStoreOpener, StoreOpener};
 pub use suggestion::{did_you_mean, quoted_list};
 pub use value::{OptionValue, parse_choice};

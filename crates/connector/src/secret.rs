@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use datafusion::common::Result;
+use datafusion::common::{DataFusionError, Result};
 
 /// What stands for a secret in errors and statements.
 pub const HIDDEN: &str = "******";
@@ -40,6 +40,17 @@ pub fn is_sensitive_key(key: &str) -> bool {
     let key = key.to_lowercase();
     let is_key = key == "key" || key.ends_with("-key") || key.ends_with(".key");
     is_key || SENSITIVE_PARTS.iter().any(|part| key.contains(part))
+}
+
+/// The error, or one that says the same with what `hide` makes of its text. An error that shows no secret, neither as
+/// a text nor to a programmer (`Debug`), keeps its type.
+pub fn hide_in_error(error: DataFusionError, hide: impl Fn(&str) -> String) -> DataFusionError {
+    let text = error.strip_backtrace();
+    let (shown, debug) = (hide(&text), format!("{error:?}"));
+    match shown == text && hide(&debug) == debug {
+        true => error,
+        false => DataFusionError::External(shown.into()),
+    }
 }
 
 /// The text, in which the user information and the query of each URL are hidden: either may hold

@@ -45,6 +45,14 @@
 //! | [`sql`] | statements about partitions |
 //! | [`table`] | partitioned tables of files |
 
+/// The Rust in the README and the user guide compiles.
+#[cfg(all(doctest, feature = "catalog-sql"))]
+mod documentation {
+    #[doc = include_str!("../../../README.md")]
+    mod readme {}
+    #[doc = include_str!("../../../docs/guide.md")]
+    mod guide {}
+}
 mod option_reference;
 mod partition_report;
 mod session;

@@ -2,6 +2,7 @@
 
 use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use datafusion_partitioned_connector::did_you_mean;
 
 /// The error, behind the advice.
 pub(crate) fn with_advice(error: DataFusionError, advice: Option<&str>) -> DataFusionError {
@@ -20,15 +21,7 @@ pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
     let words = Words(&tokens);
     let create = words.starts_with(&["CREATE"]);
     if create && words.has(&["EXTERNAL"]) {
-        let misspelt = [
-            "CONNECTER",
-            "CONECTOR",
-            "CONNCTOR",
-            "CONNETOR",
-            "CONNECTORS",
-            "CONNECOTR",
-        ];
-        if words.has_literal(&misspelt) {
+        if words.has_misspelt_literal("connector") {
             return Some("the option that names the connector is 'connector'");
         }
         return if words.has(&["OPTIONS", "(", "'", "="]) || words.has(&["OPTIONS", "(", "'", ","]) {
@@ -114,13 +107,20 @@ impl Words<'_> {
         windows.any(|tokens| Self::are(tokens, words))
     }
 
-    fn has_literal(&self, texts: &[&str]) -> bool {
-        self.0.iter().any(|token| match token {
-            Token::SingleQuotedString(literal) => {
-                texts.iter().any(|text| literal.eq_ignore_ascii_case(text))
+    /// Whether a literal is nearly `name`, and none is.
+    fn has_misspelt_literal(&self, name: &str) -> bool {
+        let literals = self.0.iter().filter_map(|token| match token {
+            Token::SingleQuotedString(literal) => Some(literal.as_str()),
+            _ => None,
+        });
+        let mut is_near = false;
+        for literal in literals {
+            if literal.eq_ignore_ascii_case(name) {
+                return false;
             }
-            _ => false,
-        })
+            is_near |= !did_you_mean(literal, [name]).is_empty();
+        }
+        is_near
     }
 
     fn are(tokens: &[&Token], words: &[&str]) -> bool {

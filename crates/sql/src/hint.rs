@@ -14,6 +14,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{
     Location, Token, TokenWithSpan, Tokenizer, Whitespace, Word,
 };
+use datafusion_partitioned_connector::parse_option_list;
 
 /// A table with options of its own.
 #[derive(Clone)]
@@ -128,13 +129,7 @@ fn parse_options(text: &str, dialect: &dyn Dialect) -> Result<Vec<(String, Strin
     let tokens = tokens.map_err(ParserError::from)?;
     let mut parser = Parser::new(dialect).with_tokens_with_locations(tokens);
     parser.expect_keyword(Keyword::OPTIONS)?;
-    parser.expect_token(&Token::LParen)?;
-    let options = parser.parse_comma_separated(|parser| {
-        let key = parser.parse_literal_string()?;
-        parser.expect_token(&Token::Eq)?;
-        Ok((key, parser.parse_literal_string()?))
-    })?;
-    parser.expect_token(&Token::RParen)?;
+    let options = parse_option_list(&mut parser)?;
     parser.expect_token(&Token::EOF)?;
     Ok(options)
 }

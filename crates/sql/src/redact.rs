@@ -6,7 +6,7 @@ use datafusion::common::DataFusionError;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Whitespace};
-use datafusion_partitioned_connector::{HIDDEN, hide_credentials, is_sensitive_key};
+use datafusion_partitioned_connector::{HIDDEN, hide_credentials, hide_in_error, is_sensitive_key};
 
 /// The secrets that a text holds: the literals behind keys that tell so.
 #[derive(Clone, Default)]
@@ -36,19 +36,13 @@ impl Secrets {
 
     /// The error, or one that says the same without secrets.
     pub(crate) fn hide(&self, error: DataFusionError) -> DataFusionError {
-        let text = error.strip_backtrace();
-        let mut shown = hide_credentials(&text).into_owned();
-        for secret in &self.texts {
-            shown = shown.replace(secret, HIDDEN);
-        }
-        match shown == text && !self.is_in(&format!("{error:?}")) {
-            true => error,
-            false => DataFusionError::External(shown.into()),
-        }
-    }
-
-    fn is_in(&self, text: &str) -> bool {
-        hide_credentials(text) != text || self.texts.iter().any(|secret| text.contains(secret))
+        hide_in_error(error, |text| {
+            let mut shown = hide_credentials(text).into_owned();
+            for secret in &self.texts {
+                shown = shown.replace(secret, HIDDEN);
+            }
+            shown
+        })
     }
 }
 

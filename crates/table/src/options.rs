@@ -55,12 +55,14 @@ const FILTER_REQUIRED: ConnectorOption<bool> = ConnectorOption::new(
     "partition.filter-required",
     "whether every query must restrict the partitions",
 )
-.with_default("false");
+.with_default("false")
+.forwardable();
 
 const MAX: ConnectorOption<Option<usize>> = ConnectorOption::new(
     "partition.max",
     "the most partitions that one scan may read",
-);
+)
+.forwardable();
 
 const METADATA_COLUMNS: ConnectorOption<Option<Vec<MetadataColumn>>> = ConnectorOption::new(
     "metadata.columns",

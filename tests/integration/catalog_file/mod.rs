@@ -64,13 +64,17 @@ struct Session(SessionContext);
 
 impl Session {
     fn new(file: &Path) -> Result<Self> {
+        Self::attached_to(&SqliteCatalog::open(file)?)
+    }
+
+    fn attached_to(catalog: &SqliteCatalog) -> Result<Self> {
         let registry = ConnectorRegistry::new();
         registry.replace(Arc::new(FilesystemConnector));
         registry.replace(Arc::new(Vault));
         let config = SessionConfig::new().with_information_schema(true);
         let ctx = SessionContext::new_with_config(config);
         let ctx = ctx.with_partitioned_connectors(&Arc::new(registry));
-        SqliteCatalog::open(file)?.attach(&ctx)?;
+        catalog.attach(&ctx)?;
         Ok(Self(ctx))
     }
 
@@ -239,6 +243,95 @@ async fn a_replacement_that_fails_leaves_what_was_there() {
     home.session()
         .fails("SELECT * FROM t", &["not found"])
         .await;
+}
+
+#[tokio::test]
+async fn a_replacement_with_a_secret_leaves_a_table_that_this_session_has_not_made() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1])]));
+    let registered = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) LOCATION '{}' \
+         OPTIONS ('connector' 'filesystem', 'partition.catalog' 'registered')",
+        tree.path().display()
+    );
+    let session = home.session();
+    session.rows(&registered).await;
+    session.rows("ALTER TABLE t ADD PARTITION (p = 1)").await;
+    let secret = "CREATE OR REPLACE EXTERNAL TABLE t (id BIGINT) STORED AS CSV LOCATION '/x' \
+                  OPTIONS ('connector' 'vault', 'key' 'K-AAAA')";
+    // The one that has made it, and one that has not.
+    for session in [session, home.session()] {
+        session.fails(secret, &["option 'key' is a secret"]).await;
+        assert_eq!(session.rows("SELECT id FROM t").await, ["1"]);
+        assert_eq!(home.session().rows("SELECT id FROM t").await, ["1"]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_kept_does_not_replace_a_table_of_the_file() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1])]));
+    home.session().rows(&create("", "t", tree.path())).await;
+    let temporary = "CREATE OR REPLACE TEMPORARY TABLE t (id BIGINT) WITH \
+                     ('connector' = 'vault', 'key' = '${env:CARGO_PKG_NAME}', 'format' = 'csv', 'path' = '/x')";
+    let session = home.session();
+    let texts = [
+        "table 't' is kept in the catalog file",
+        "DROP TABLE t first",
+    ];
+    session.fails(temporary, &texts).await;
+    assert_eq!(session.rows("SELECT id FROM t").await, ["1"]);
+    assert_eq!(home.session().rows("SELECT id FROM t").await, ["1"]);
+    session.rows("DROP TABLE t").await;
+    session.rows(temporary).await;
+    assert_eq!(session.rows("SELECT count(*) FROM t").await, ["0"]);
+    home.session()
+        .fails("SELECT * FROM t", &["not found"])
+        .await;
+}
+
+#[tokio::test]
+async fn a_schema_with_a_table_of_another_process_is_not_dropped() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1])]));
+    let session = home.session();
+    session.rows("CREATE SCHEMA s").await;
+    home.session().rows(&create("", "s.t", tree.path())).await;
+    session.fails("DROP SCHEMA s", &["'s'", "depend"]).await;
+    assert_eq!(session.rows("SELECT id FROM s.t").await, ["1"]);
+    session.rows("DROP SCHEMA s CASCADE").await;
+    home.session()
+        .fails("SELECT * FROM s.t", &["not found"])
+        .await;
+}
+
+#[tokio::test]
+async fn enrichment_options_are_of_a_process_and_not_of_the_file() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1]), ("p=2", &[2])]));
+    home.session().rows(&create("", "t", tree.path())).await;
+    let open = |table: &str, options: &[(&str, &str)]| {
+        let options = options
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let catalog = SqliteCatalog::open(home.file()).unwrap();
+        Session::attached_to(&catalog.with_enrichment_options(table, options.collect()))
+    };
+    let limits = [("partition.max", "1"), ("has_header", "true")];
+    for name in ["t", "public.t", "datafusion.public.t"] {
+        let limited = open(name, &limits).unwrap();
+        assert_eq!(limited.rows("SELECT id FROM t WHERE p = 2").await, ["2"]);
+        limited.fails("SELECT id FROM t", &["partition.max"]).await;
+    }
+    assert_eq!(
+        open("other", &limits)
+            .unwrap()
+            .rows("SELECT id FROM t")
+            .await,
+        ["1", "2"]
+    );
+    assert_eq!(home.session().rows("SELECT id FROM t").await, ["1", "2"]);
+    let error = open("elsewhere.public.t", &limits).err().unwrap();
+    assert_mentions(
+        &error.to_string(),
+        &["'elsewhere.public.t'", "'datafusion'"],
+    );
 }
 
 #[tokio::test]

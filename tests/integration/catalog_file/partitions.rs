@@ -1,5 +1,6 @@
 //! Registered partitions in the catalog file.
 
+use std::fs;
 use std::sync::Arc;
 
 use datafusion::common::{Result, ScalarValue};
@@ -20,6 +21,15 @@ pub(super) fn create(or: &str, name: &str, columns: &str, partitioned_by: &str) 
         "CREATE {or} EXTERNAL TABLE {name} (id BIGINT, {columns}) STORED AS CSV \
          PARTITIONED BY ({partitioned_by}) LOCATION '/' \
          OPTIONS ('connector' 'filesystem', 'partition.catalog' 'registered')"
+    )
+}
+
+/// The table `t` of a directory, with registered partitions of one column.
+fn create_in(root: &std::path::Path, column: &str) -> String {
+    format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, {column}) STORED AS CSV PARTITIONED BY (p) LOCATION '{}' \
+         OPTIONS ('connector' 'filesystem', 'partition.catalog' 'registered')",
+        root.display()
     )
 }
 
@@ -195,4 +205,58 @@ async fn replacing_a_table_forgets_its_partitions() {
     assert_eq!(locations(&session, "t").await.len(), 0);
     add(&session, "t", &[("x".into(), "a")]).await.unwrap();
     assert_eq!(locations(&other, "t").await, ["a"]);
+}
+
+#[tokio::test]
+async fn a_table_whose_disk_is_gone_keeps_its_partitions() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1]), ("p=2", &[2])]));
+    let session = home.session();
+    let (root, away) = (tree.path().join("table"), tree.path().join("away"));
+    for directory in ["p=1", "p=2"] {
+        fs::create_dir_all(&root).unwrap();
+        fs::rename(tree.path().join(directory), root.join(directory)).unwrap();
+    }
+    session.rows(&create_in(&root, "p INT")).await;
+    session.rows("MSCK REPAIR TABLE t").await;
+
+    fs::rename(&root, &away).unwrap();
+    for statement in ["DROP", "SYNC", "ADD"] {
+        let repair = format!("MSCK REPAIR TABLE t {statement} PARTITIONS");
+        session.fails(&repair, &[&root.display().to_string()]).await;
+    }
+    let left = home.session().rows("SHOW PARTITIONS t").await;
+    assert_eq!(left.len(), 2);
+    fs::rename(&away, &root).unwrap();
+    assert_eq!(session.rows("SELECT id FROM t").await, ["1", "2"]);
+}
+
+/// A location as it is shown means the same in `LOCATION`.
+#[tokio::test]
+async fn locations_can_be_given_back() {
+    let (home, tree) = (Home::new(), csv_tree(&[]));
+    let session = home.session();
+    session.rows(&create_in(tree.path(), "p TEXT")).await;
+    let quoted = |text: &str| text.replace('\'', "''");
+    let values = [
+        "a b", "50%", "a%20b", "x/y", "?", "#1", "*", "[a]", "äß", "a=b", "a+b", "'",
+    ];
+    for value in values {
+        let add = format!("ALTER TABLE t ADD PARTITION (p = '{}')", quoted(value));
+        session.rows(&add).await;
+    }
+    let before = locations(&session, "t").await;
+    assert_eq!(before.len(), values.len());
+    for value in values {
+        let value = quoted(value);
+        let shown = format!("SELECT location FROM partitions('t') WHERE p = '{value}'");
+        let shown = quoted(&session.rows(&shown).await[0]);
+        for change in [
+            format!("DROP PARTITION (p = '{value}')"),
+            format!("ADD PARTITION (p = '{value}') LOCATION '{shown}'"),
+        ] {
+            let changed = session.rows(&format!("ALTER TABLE t {change}")).await;
+            assert_eq!(changed.len(), 1, "{change}");
+        }
+    }
+    assert_eq!(locations(&session, "t").await, before);
 }

@@ -14,7 +14,7 @@ use s3s::dto::{
 use s3s::{Body, S3, S3Request, S3Response, S3Result, s3_error};
 
 use super::Case;
-use crate::s3_server::S3Server;
+use datafusion_partitioned_s3_server::S3Server;
 
 /// Objects by their keys, and how many entries a page of a listing has.
 pub(super) struct Bucket {

@@ -1,6 +1,6 @@
-//! A real S3 protocol server inside the test process, which writes down the requests it gets.
+//! A real S3 protocol server inside of a test or an example, which writes down the requests it gets.
 //!
-//! The in-memory stores of the other tests show which calls the project makes. Here the S3 client
+//! In-memory stores show which calls the project makes. Here the S3 client
 //! of `object_store` turns those calls into signed HTTP requests, with pages, delimiters and escaped
 //! keys, so the log is what a bill would count. The server walks a folder for each LIST: its
 //! requests can be counted, its speed means nothing.
@@ -11,12 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::common::runtime::{JoinSet, SpawnedTask};
-use futures::TryStreamExt;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder as HttpServer;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::auth::SimpleAuth;
 use s3s::dto::ListObjectsV2Input;
@@ -33,13 +30,13 @@ const SECRET_KEY: &str = "integration-secret";
 const LIST: &str = "ListObjectsV2";
 
 /// The bucket that every server has.
-pub(crate) const BUCKET: &str = "lake";
+pub const BUCKET: &str = "lake";
 
 /// A server on a free port of the loopback interface, with one empty bucket.
 ///
 /// Dropping it ends all connections and removes the objects.
 #[derive(Debug)]
-pub(crate) struct S3Server {
+pub struct S3Server {
     endpoint: String,
     log: Arc<Log>,
     _serving: SpawnedTask<()>,
@@ -48,7 +45,7 @@ pub(crate) struct S3Server {
 
 impl S3Server {
     /// Starts a server on the runtime of the caller.
-    pub(crate) async fn start() -> io::Result<Self> {
+    pub async fn start() -> io::Result<Self> {
         let directory = tempfile::tempdir()?;
         std::fs::create_dir(directory.path().join(BUCKET))?;
         let files = FileSystem::new(directory.path())
@@ -59,7 +56,7 @@ impl S3Server {
     }
 
     /// Starts a server in front of any implementation of the operations.
-    pub(crate) async fn start_with(storage: impl S3) -> io::Result<Self> {
+    pub async fn start_with(storage: impl S3) -> io::Result<Self> {
         let log = Arc::new(Log::default());
         let mut service = S3ServiceBuilder::new(storage);
         service.set_auth(SimpleAuth::from_single(ACCESS_KEY, SECRET_KEY));
@@ -75,17 +72,17 @@ impl S3Server {
     }
 
     /// The URL of the server.
-    pub(crate) fn endpoint(&self) -> &str {
+    pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
     /// A client of the bucket.
-    pub(crate) fn client(&self) -> object_store::Result<AmazonS3> {
+    pub fn client(&self) -> object_store::Result<AmazonS3> {
         self.client_of(BUCKET)
     }
 
     /// A client of any bucket, whether it exists or not.
-    pub(crate) fn client_of(&self, bucket: &str) -> object_store::Result<AmazonS3> {
+    pub fn client_of(&self, bucket: &str) -> object_store::Result<AmazonS3> {
         AmazonS3Builder::new()
             .with_endpoint(self.endpoint())
             .with_allow_http(true)
@@ -98,7 +95,7 @@ impl S3Server {
     }
 
     /// The options of a statement of the shell that make it use this server.
-    pub(crate) fn shell_options(&self) -> String {
+    pub fn shell_options(&self) -> String {
         format!(
             "'aws.endpoint' '{}', 'aws.allow_http' 'true', 'aws.region' 'us-east-1', \
              'aws.access_key_id' '{ACCESS_KEY}', 'aws.secret_access_key' '{SECRET_KEY}'",
@@ -107,12 +104,12 @@ impl S3Server {
     }
 
     /// The requests since the last [`clear`](Self::clear), in the order of their arrival.
-    pub(crate) fn requests(&self) -> Vec<S3Request> {
+    pub fn requests(&self) -> Vec<S3Request> {
         self.log.with(|requests| requests.clone())
     }
 
     /// How many requests of an operation arrived, such as `ListObjectsV2` or `GetObject`.
-    pub(crate) fn count(&self, operation: &str) -> usize {
+    pub fn count(&self, operation: &str) -> usize {
         self.log.with(|requests| {
             let matching = requests
                 .iter()
@@ -122,14 +119,14 @@ impl S3Server {
     }
 
     /// The requests whose key or prefix contains `text`, such as the name of a directory.
-    pub(crate) fn mentioning(&self, text: &str) -> Vec<S3Request> {
+    pub fn mentioning(&self, text: &str) -> Vec<S3Request> {
         let mut requests = self.requests();
         requests.retain(|request| request.target.contains(text));
         requests
     }
 
     /// Forgets all requests.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         self.log.with(Vec::clear);
     }
 }
@@ -139,13 +136,13 @@ impl S3Server {
 /// Each page of a listing is a request. A bulk deletion carries its keys in the body, so its target
 /// is empty.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct S3Request {
+pub struct S3Request {
     /// The name of the operation in the S3 API.
-    pub(crate) operation: String,
+    pub operation: String,
     /// The key or, for a listing, the prefix, as they are after the decoding of the URI.
-    pub(crate) target: String,
+    pub target: String,
     /// Whether a listing stops at the next `/`.
-    pub(crate) delimiter: bool,
+    pub delimiter: bool,
 }
 
 impl fmt::Display for S3Request {
@@ -218,32 +215,41 @@ async fn serve(listener: TcpListener, service: S3Service) {
     }
 }
 
-#[tokio::test]
-async fn requests_are_written_down_with_decoded_keys() -> object_store::Result<()> {
-    let server = S3Server::start().await.unwrap();
-    let client = server.client()?;
-    for p in ["a%2Fb", "c d"] {
-        let key = Path::parse(format!("t/p={p}/x"))?;
-        client.put(&key, "x".into()).await?;
-    }
-    assert_eq!(server.count("PutObject"), 2);
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt;
+    use object_store::path::Path;
+    use object_store::{ObjectStore, ObjectStoreExt};
 
-    server.clear();
-    let listing = client.list_with_delimiter(Some(&Path::from("t"))).await?;
-    for directory in &listing.common_prefixes[..1] {
-        for object in client.list(Some(directory)).try_collect::<Vec<_>>().await? {
-            client.get(&object.location).await?.bytes().await?;
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_are_written_down_with_decoded_keys() -> object_store::Result<()> {
+        let server = S3Server::start().await.unwrap();
+        let client = server.client()?;
+        for p in ["a%2Fb", "c d"] {
+            let key = Path::parse(format!("t/p={p}/x"))?;
+            client.put(&key, "x".into()).await?;
         }
+        assert_eq!(server.count("PutObject"), 2);
+
+        server.clear();
+        let listing = client.list_with_delimiter(Some(&Path::from("t"))).await?;
+        for directory in &listing.common_prefixes[..1] {
+            for object in client.list(Some(directory)).try_collect::<Vec<_>>().await? {
+                client.get(&object.location).await?.bytes().await?;
+            }
+        }
+        let lines: Vec<_> = server.requests().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            [
+                "ListObjectsV2 t/ (delimiter)",
+                "ListObjectsV2 t/p=a%2Fb/",
+                "GetObject t/p=a%2Fb/x",
+            ]
+        );
+        assert_eq!(server.mentioning("p=c d"), []);
+        Ok(())
     }
-    let lines: Vec<_> = server.requests().iter().map(ToString::to_string).collect();
-    assert_eq!(
-        lines,
-        [
-            "ListObjectsV2 t/ (delimiter)",
-            "ListObjectsV2 t/p=a%2Fb/",
-            "GetObject t/p=a%2Fb/x",
-        ]
-    );
-    assert_eq!(server.mentioning("p=c d"), []);
-    Ok(())
 }
