@@ -15,7 +15,9 @@ use datafusion::execution::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use datafusion_partitioned_connector::{ConnectorRegistry, SessionPlanExecutor, TableDefinitions};
+use datafusion_partitioned_connector::{
+    ConnectorRegistry, SessionPlanExecutor, TableDefinitions, hide_credentials,
+};
 
 use crate::database::Database;
 use crate::definitions::{self, Definition, Kind};
@@ -211,6 +213,12 @@ impl SessionParts {
             .downcast_ref::<ViewTable>()
             .and_then(ViewTable::definition)
         {
+            if hide_credentials(sql) != sql.as_str() {
+                return plan_err!(
+                    "the view has credentials in a URL, which a catalog file does not keep; remove them, or make the \
+                     view with CREATE TEMPORARY VIEW"
+                );
+            }
             let settings = Settings::of(self.current()?.config_options());
             return Ok(Some(Definition {
                 kind: Kind::View,

@@ -70,8 +70,7 @@ impl From<DataFusionError> for Failure {
 impl Database {
     /// Opens the file, which is made when it is not there.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let connect = || -> Result<Connection, rusqlite::Error> {
-            // Without URIs, so that the text is the name of a file.
+        let connect = |path: &Path| -> Result<Connection, rusqlite::Error> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
                 | OpenFlags::SQLITE_OPEN_CREATE
                 | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -86,7 +85,9 @@ impl Database {
                 path.display()
             );
         }
-        let connection = connect().map_err(|error| describe(path, error.into()))?;
+        // An absolute path is never a URI, which SQLite would take for other things than the name of a file.
+        let path = &std::path::absolute(path)?;
+        let connection = connect(path).map_err(|error| describe(path, error.into()))?;
         let database = Self {
             path: path.to_owned(),
             connection: Mutex::new(connection),
@@ -181,6 +182,13 @@ impl Database {
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<T, Failure>,
     ) -> Result<T> {
+        if !self.path.exists() {
+            return exec_err!(
+                "the catalog file '{}' has been removed, so that a change would be lost; put it back, or start again \
+                 with another file",
+                self.path.display()
+            );
+        }
         self.transaction(TransactionBehavior::Immediate, change)
     }
 

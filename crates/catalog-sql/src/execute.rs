@@ -20,6 +20,7 @@ use crate::view::view_of;
 ///
 /// - `CREATE OR REPLACE` of what is kept in the file is one transaction: DataFusion drops the old view before it
 ///   makes the new one, so that a statement that fails, or a process that is killed, would leave none;
+/// - what is not kept in the file, or is of another kind, does not replace a table that is;
 /// - `DROP` of what is kept in the file works although the table cannot be made any more.
 #[derive(Debug)]
 pub(crate) struct SqlitePlanExecutor;
@@ -44,6 +45,13 @@ async fn execute(context: &SessionContext, plan: LogicalPlan) -> Result<DataFram
             let query = view.input.as_ref().clone();
             let definition = view.definition.clone();
             replace(&state, &view.name, async { view_of(query, definition) }).await?
+        }
+        DdlStatement::CreateMemoryTable(command) if command.or_replace => {
+            let schema = state.schema_for_ref(command.name.clone())?;
+            if let Some(schema) = stored(&schema) {
+                schema.refuse_to_lose_table(command.name.table())?;
+            }
+            false
         }
         DdlStatement::DropTable(drop) => drop_stored(&state, &drop.name, TableType::Base)?,
         DdlStatement::DropView(drop) => drop_stored(&state, &drop.name, TableType::View)?,

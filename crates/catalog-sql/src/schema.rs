@@ -63,14 +63,7 @@ impl SqliteSchema {
     /// When the definition cannot be stored; then everything is as it was.
     pub fn replace_table(&self, name: &str, table: Arc<dyn TableProvider>) -> Result<()> {
         let Some(definition) = self.session.definition_of(&table)? else {
-            if let Some(stored) = self.find(name)?
-                && stored.definition.kind == Kind::Table
-            {
-                return exec_err!(
-                    "the table '{name}' is kept in the catalog file, and what would replace it is not: it is temporary or \
-                     has no connector; DROP TABLE {name} first"
-                );
-            }
+            self.refuse_to_lose_table(name)?;
             // Nothing to store: only what is there is taken out.
             let before = self.in_memory.deregister_table(name)?;
             if let Err(error) = self.delete(name) {
@@ -83,6 +76,11 @@ impl SqliteSchema {
             return Ok(());
         };
         if definition.kind == Kind::View {
+            if self.is_stored_table(name)? {
+                return exec_err!(
+                    "'{name}' is a table, which a view does not replace; DROP TABLE {name} first"
+                );
+            }
             self.session
                 .refuse_self_reference(&definition, &self.name, name)?;
         }
@@ -99,6 +97,22 @@ impl SqliteSchema {
             Kind::View => drop(self.made().remove(name)),
         }
         Ok(())
+    }
+
+    fn is_stored_table(&self, name: &str) -> Result<bool> {
+        let stored = self.find(name)?;
+        Ok(stored.is_some_and(|stored| stored.definition.kind == Kind::Table))
+    }
+
+    /// Fails when `name` is a table of the file, which a table in memory would replace: nobody else would have either.
+    pub(crate) fn refuse_to_lose_table(&self, name: &str) -> Result<()> {
+        match self.is_stored_table(name)? {
+            false => Ok(()),
+            true => exec_err!(
+                "the table '{name}' is kept in the catalog file, and what would replace it is not: it is in memory, \
+                 temporary, or has no connector; DROP TABLE {name} first"
+            ),
+        }
     }
 
     /// Removes the table or view `name` without making it first, so that this works where its files or its

@@ -4,25 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use datafusion_partitioned::connector::{hide_credentials, is_sensitive_key, names_secret};
 use rustyline::Config;
 use rustyline::error::ReadlineError;
 use rustyline::history::{FileHistory, History};
 
 /// How many entries are kept.
 pub(crate) const MAX_ENTRIES: usize = 1000;
-
-/// What an entry with a secret contains, in small letters. Whatever looks like it is left out of the
-/// file: the name of a column is a small loss.
-const SIGNS_OF_SECRETS: [&str; 8] = [
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "credential",
-    "access_key",
-    "account_key",
-    "signature",
-];
 
 /// The file to which entries are written as soon as they are made. Several runs may share it.
 #[derive(Debug)]
@@ -74,21 +62,10 @@ fn create_private(path: &Path) -> io::Result<()> {
     options.open(path).map(|_| ())
 }
 
+/// Whether an entry has what looks like a secret in it. The name of a column is a small loss.
 fn holds_secret(entry: &str) -> bool {
-    let entry = entry.to_lowercase();
-    SIGNS_OF_SECRETS.iter().any(|sign| entry.contains(sign)) || has_credentials_in_url(&entry)
-}
-
-/// Such as `https://user:password@host/` and `https://host/file?sig=..`.
-fn has_credentials_in_url(entry: &str) -> bool {
-    let urls = entry.split("://").skip(1).map(|rest| {
-        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"'));
-        &rest[..end.unwrap_or(rest.len())]
-    });
-    urls.into_iter().any(|url| {
-        let host = url.split(['/', '?']).next().unwrap_or(url);
-        host.contains('@') || url.contains("sig=") || url.contains("key=")
-    })
+    let mut literals = entry.split('\'').skip(1).step_by(2);
+    names_secret(entry) || literals.any(is_sensitive_key) || hide_credentials(entry) != entry
 }
 
 #[cfg(test)]
@@ -137,6 +114,11 @@ mod tests {
             "OPTIONS ('aws.session_token' 'x')",
             "COPY t TO 'https://me:pw@host/x'",
             "COPY t TO 'https://host/x?sv=1&sig=abc'",
+            "OPTIONS ('api-key' 'x', 'pwd' 'y')",
+            "OPTIONS ('x.key' 'x')",
+            "LOCATION 's3://u:x/w@bucket/x'",
+            "LOCATION 's3://u:w''x@bucket/x'",
+            "LOCATION 's3://u:w x@bucket/x'",
         ] {
             assert!(holds_secret(entry), "{entry}");
         }

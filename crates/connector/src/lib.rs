@@ -114,7 +114,7 @@ pub use plan_executor::{PlanExecutor, SessionPlanExecutor, execute_plan};
 pub use reference::option_table;
 pub use registry::ConnectorRegistry;
 pub use secrecy;
-pub use secret::{HIDDEN, hide_credentials, hide_in_error, is_sensitive_key};
+pub use secret::{HIDDEN, hide_credentials, hide_in_error, is_sensitive_key, names_secret};
 pub use store::{SessionStoreOpener, StoreOpener};
 pub use suggestion::{did_you_mean, quoted_list};
 pub use value::{OptionValue, parse_choice};

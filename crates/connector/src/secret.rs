@@ -39,7 +39,13 @@ const SENSITIVE_PARTS: [&str; 23] = [
 pub fn is_sensitive_key(key: &str) -> bool {
     let key = key.to_lowercase();
     let is_key = key == "key" || key.ends_with("-key") || key.ends_with(".key");
-    is_key || SENSITIVE_PARTS.iter().any(|part| key.contains(part))
+    is_key || names_secret(&key)
+}
+
+/// Whether a text has a word such as `password` in it.
+pub fn names_secret(text: &str) -> bool {
+    let text = text.to_lowercase();
+    SENSITIVE_PARTS.iter().any(|part| text.contains(part))
 }
 
 /// The error, or one that says the same with what `hide` makes of its text. An error that shows no secret, neither as
@@ -67,11 +73,9 @@ pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some(scheme_end) = rest.find("://") {
         let (before, url) = rest.split_at(scheme_end + "://".len());
-        let end = url.find(|c: char| c.is_whitespace() || "'\"<>`".contains(c));
-        // Lists of URLs have no such character in between.
-        let end = end
-            .unwrap_or(url.len())
-            .min(url.find("://").unwrap_or(url.len()));
+        // Lists of URLs have no other character in between.
+        let next = url.find("://").unwrap_or(url.len());
+        let end = end_of_url(&url[..next]);
         let (url, behind) = url.split_at(end);
         shown.push_str(before);
         let (path, has_query) = match url.split_once('?') {
@@ -98,16 +102,34 @@ pub fn hide_credentials(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// Where a URL ends in a text: at what is not in one, unless that is part of a password.
+fn end_of_url(text: &str) -> usize {
+    let end_from = |start: usize| {
+        let end = text[start..].find(|c: char| c.is_whitespace() || "'\"<>`".contains(c));
+        end.map_or(text.len(), |end| start + end)
+    };
+    let end = end_from(0);
+    match text[end..].find('@') {
+        Some(at) if !text[..end].contains('@') && has_password(&text[..end]) => end_from(end + at),
+        _ => end,
+    }
+}
+
+/// Whether what follows the first colon of a URL is no port.
+fn has_password(url: &str) -> bool {
+    let authority = url.split(['/', '?']).next().unwrap_or(url);
+    let port = authority.split_once(':').map(|(_, port)| port);
+    port.is_some_and(|port| !port.chars().all(|c| c.is_ascii_digit()))
+}
+
 /// Where the `@` behind the user and the password is.
 fn user_info_end(url: &str) -> Option<usize> {
     let authority = &url[..url.find('/').unwrap_or(url.len())];
     if let Some(at) = authority.rfind('@') {
         return Some(at);
     }
-    // A password with a slash that should have been escaped: what follows the colon is no port.
-    let (_, port) = authority.split_once(':')?;
-    let is_port = port.chars().all(|c| c.is_ascii_digit());
-    (!is_port).then(|| url.rfind('@')).flatten()
+    // A slash that should have been escaped.
+    has_password(url).then(|| url.rfind('@')).flatten()
 }
 
 /// The variable that `${env:NAME}` names; `None` for another text.
@@ -162,6 +184,9 @@ mod tests {
                 "http://a:92,http://******@b:92",
             ),
             ("x://u:p/w@h/x", "x://******@h/x"),
+            ("'x://u:p''w@h/x' failed", "'x://******@h/x' failed"),
+            ("at x://u:p w@h/x, at a@b", "at x://******@h/x, at a@b"),
+            ("x://h:80 of a@b", "x://h:80 of a@b"),
         ] {
             assert_eq!(hide_credentials(text), shown);
         }

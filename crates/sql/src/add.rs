@@ -1,19 +1,21 @@
 //! `ALTER TABLE .. ADD PARTITION`.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
-use datafusion::arrow::datatypes::{Field, Schema};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::cast::as_string_array;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_datafusion_err, plan_err};
 use datafusion::execution::SessionState;
-use datafusion::logical_expr::Expr;
 use datafusion::sql::sqlparser::ast::{self, Ident};
-use datafusion_partitioned_core::{Partition, PartitionValues};
+use datafusion_partitioned_core::{Partition, PartitionValues, parse_values};
 use datafusion_partitioned_table::parse_location;
 use object_store::path::Path;
 
 use crate::change::{Change, ChangedPartition};
 use crate::statement::{NewPartition, PartitionStatement};
-use crate::target::Target;
+use crate::target::{Target, simplified};
 
 /// Registers partitions.
 #[derive(Debug)]
@@ -39,8 +41,15 @@ impl AddPartitions {
         let registry = target.registry("ADD PARTITION")?;
         let partitions = partitions.into_iter().map(|new| {
             let values = partition_values(&target, state, new.values)?;
+            let is_empty = |value: &ScalarValue| matches!(value.try_as_str(), Some(Some("")));
             let location = match new.location {
                 Some(location) => location_path(&target, &location)?,
+                None if values.values().iter().any(is_empty) => {
+                    return plan_err!(
+                        "table '{}': a directory's name for empty text is the one for NULL; add LOCATION '..'",
+                        target.name
+                    );
+                }
                 None => match registry.default_location(&values)? {
                     Some(location) => location,
                     None => {
@@ -138,7 +147,8 @@ fn partition_values(
     PartitionValues::try_new(spec, values.collect::<Result<_>>()?)
 }
 
-fn column_name(state: &SessionState, column: &Ident) -> String {
+/// The name that an identifier means.
+pub(crate) fn column_name(state: &SessionState, column: &Ident) -> String {
     let normalize = state.config_options().sql_parser.enable_ident_normalization;
     match column.quote_style {
         None if normalize => column.value.to_lowercase(),
@@ -146,28 +156,47 @@ fn column_name(state: &SessionState, column: &Ident) -> String {
     }
 }
 
-/// The constant as a value of the column.
-fn evaluate(state: &SessionState, column: &Field, constant: ast::Expr) -> Result<ScalarValue> {
+/// The constant as a value of the column. A text is read as that of a directory would be.
+pub(crate) fn evaluate(
+    state: &SessionState,
+    column: &Field,
+    constant: ast::Expr,
+) -> Result<ScalarValue> {
     let text = constant.to_string();
-    let schema = DFSchema::empty();
+    let schema = Arc::new(DFSchema::empty());
     let parsed = ast::ExprWithAlias {
         expr: constant,
         alias: None,
     };
-    let expression: Expr = state
+    let expression = state
         .create_logical_expr_from_sql_expr(parsed, &schema)
-        .map_err(|error| error.context(format!("'{text}' is no constant")))?;
-    let given = state.create_physical_expr(expression, &schema)?;
+        .map_err(|error| error.context(format!("{text} is no constant")))?;
+    let given = state.create_physical_expr(simplified(state, expression, &schema)?, &schema)?;
     let options = RecordBatchOptions::new().with_row_count(Some(1));
     let row = RecordBatch::try_new_with_options(Schema::empty().into(), vec![], &options)?;
     let given = ScalarValue::try_from_array(&given.evaluate(&row)?.into_array(1)?, 0)?;
-    let value = given.cast_to(column.data_type())?;
-    let is_same = given.is_null()
-        || given.data_type().is_string()
-        || value.cast_to(&given.data_type())? == given;
-    match is_same {
+    let data_type = column.data_type();
+    let is_no_value = || plan_err!("{text} is no value of the type {data_type}");
+    if given.is_null() {
+        return ScalarValue::try_new_null(data_type);
+    }
+    if given.data_type().is_string() {
+        let texts = given.cast_to(&DataType::Utf8)?.to_array()?;
+        let parsed = parse_values(column, as_string_array(&texts)?)?;
+        return match parsed.mismatches[..] {
+            [] => ScalarValue::try_from_array(&parsed.values, 0),
+            _ => is_no_value(),
+        };
+    }
+    if data_type.is_temporal() && !given.data_type().is_temporal() {
+        return plan_err!(
+            "{text} is a number, and the column is of the type {data_type}; write the value in quotes"
+        );
+    }
+    let value = given.cast_to(data_type)?;
+    match value.cast_to(&given.data_type())? == given {
         true => Ok(value),
-        false => plan_err!("'{text}' is no value of the type {}", column.data_type()),
+        false => is_no_value(),
     }
 }
 

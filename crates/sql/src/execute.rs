@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::MemTable;
 use datafusion::common::format::ExplainStatementOptions;
-use datafusion::common::{DataFusionError, Result, plan_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -14,6 +14,7 @@ use datafusion_partitioned_connector::{CONNECTOR, TableDefinitions, connector_of
 
 use crate::advice::with_advice;
 use crate::create::create_and_register;
+use crate::hint::refuse_hinted_queries;
 use crate::hinted::with_hinted_tables;
 use crate::parser::parse_statements;
 use crate::plan::{ChangeQueryPlanner, plan};
@@ -74,7 +75,13 @@ pub async fn execute(context: &SessionContext, statement: Statement) -> Result<D
             // A change is made once, however often its result is looked at.
             Frame::Change(frame) => {
                 let schema = Arc::clone(frame.schema().inner());
-                let rows = frame.collect().await?;
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "a change that has begun goes on to its end when nobody waits for it any more"
+                )]
+                let change = tokio::spawn(frame.collect()).await;
+                let rows = change
+                    .map_err(|error| exec_datafusion_err!("the change failed: {error}"))??;
                 context.read_table(Arc::new(MemTable::try_new(schema, vec![rows])?))
             }
         },
@@ -95,6 +102,7 @@ async fn execute_datafusion(
 ) -> Result<DataFrame> {
     let mut state = context.state();
     if !statement.hints.is_empty() {
+        refuse_hinted_queries(&statement.statement, &statement.hints)?;
         state = with_hinted_tables(&state, &statement.hints).await?;
     }
     check_options(&statement.statement)?;

@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::ControlFlow;
 
 use datafusion::common::{Result, plan_err};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
+use datafusion::sql::parser::{self, CopyToSource};
+use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::{Keyword, RESERVED_FOR_TABLE_ALIAS};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
@@ -60,11 +62,10 @@ fn hint_text(token: &Token) -> Option<String> {
     let Token::Whitespace(Whitespace::MultiLineComment(text)) = token else {
         return None;
     };
-    let hint = text.trim_start().strip_prefix('+')?.trim_start();
-    let is_options = hint
-        .get(.."OPTIONS".len())
-        .is_some_and(|word| word.eq_ignore_ascii_case("OPTIONS"));
-    is_options.then(|| hint.to_owned())
+    // Hints for others are comments; one that is meant for this project must not become one.
+    let hint = text.strip_prefix('+')?.trim_start();
+    let is_meant = hint.to_ascii_uppercase().contains("OPTION");
+    is_meant.then(|| hint.to_owned())
 }
 
 fn take_hint(
@@ -122,8 +123,62 @@ fn take_hint(
     })
 }
 
+/// Refuses hints behind the names of queries in `WITH`, which are no tables.
+pub(crate) fn refuse_hinted_queries(
+    statement: &parser::Statement,
+    hints: &[TableHint],
+) -> Result<()> {
+    let mut names = QueryNames(vec![]);
+    match statement {
+        parser::Statement::Statement(statement) => {
+            let _ = statement.visit(&mut names);
+        }
+        parser::Statement::Explain(explain) => {
+            return refuse_hinted_queries(&explain.statement, hints);
+        }
+        parser::Statement::CopyTo(copy) => {
+            if let CopyToSource::Query(query) = &copy.source {
+                let _ = query.visit(&mut names);
+            }
+        }
+        _ => {}
+    }
+    let is_query = |hint: &&TableHint| match &hint.table.0[..] {
+        [part] => part.as_ident().is_some_and(|table| {
+            let mut names = names.0.iter();
+            names.any(|name| name.value.eq_ignore_ascii_case(&table.value))
+        }),
+        _ => false,
+    };
+    match hints.iter().find(is_query) {
+        None => Ok(()),
+        Some(hint) => plan_err!(
+            "'{}' is a query in WITH, and OPTIONS (..) is for tables; put the hint behind the table in that query",
+            hint.table
+        ),
+    }
+}
+
+/// The names of the queries in all `WITH` of a statement.
+struct QueryNames(Vec<Ident>);
+
+impl Visitor for QueryNames {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+        let with = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.0.extend(with.map(|table| table.alias.name.clone()));
+        ControlFlow::Continue(())
+    }
+}
+
 /// `OPTIONS ('key' = 'value', ..)`.
 fn parse_options(text: &str, dialect: &dyn Dialect) -> Result<Vec<(String, String)>> {
+    let form = "a hint is written /*+ OPTIONS('key' = 'value', 'key' = 'value') */";
+    options_of(text, dialect).map_err(|error| error.context(form))
+}
+
+fn options_of(text: &str, dialect: &dyn Dialect) -> Result<Vec<(String, String)>> {
     // `Parser::try_with_sql` would log the text, with its secrets.
     let tokens = Tokenizer::new(dialect, text).tokenize_with_location();
     let tokens = tokens.map_err(ParserError::from)?;

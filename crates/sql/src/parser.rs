@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use datafusion::common::config::SqlParserOptions;
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::sql::parser::{self, DFParser, DFParserBuilder};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -81,8 +81,17 @@ pub fn is_complete(sql: &str, options: &SqlParserOptions) -> bool {
         // Running the text is what reports the unknown dialect.
         return true;
     };
-    let tokens = Tokenizer::new(dialect.as_ref(), sql).tokenize();
-    let tokens = tokens.unwrap_or_default();
+    let tokens = match Tokenizer::new(dialect.as_ref(), sql).tokenize() {
+        Ok(tokens) => tokens,
+        // A literal or a comment that goes on; whatever else is no SQL now will not become any.
+        Err(error) => {
+            let goes_on = ["Unterminated", "Unexpected EOF"];
+            let goes_on = goes_on.iter().any(|text| error.message.starts_with(text));
+            // So it says of an escape that does not exist, too.
+            let is_escape = error.message.starts_with("Unterminated encoded");
+            return !goes_on || (is_escape && sql.matches('\'').count() % 2 == 0);
+        }
+    };
     let last = tokens
         .iter()
         .rfind(|token| !matches!(token, Token::Whitespace(_)));
@@ -112,7 +121,14 @@ fn parse_into(
         if first.token == Token::EOF {
             return Ok(());
         }
-        let statement = parse_statement(&mut parser).and_then(|statement| {
+        let is_hinted = is_hinted(&text, &hints, first.span.start);
+        let statement = match is_hinted && !can_be_hinted(&first.token) {
+            true => {
+                plan_err!("the hint OPTIONS (..) is for queries; leave it out of other statements")
+            }
+            false => parse_statement(&mut parser),
+        };
+        let statement = statement.and_then(|statement| {
             let next = parser.parser.peek_token();
             match next.token {
                 Token::EOF => Ok(with_hints(statement, &mut hints, None)?),
@@ -126,6 +142,25 @@ fn parse_into(
         if is_last {
             return Ok(());
         }
+    }
+}
+
+/// Whether one of the hints is in the statement that begins here.
+fn is_hinted(text: &[TokenWithSpan], hints: &[FoundHint], start: Location) -> bool {
+    let ends = text.iter().filter(|token| token.token == Token::SemiColon);
+    let end = ends.map(|end| end.span.start).find(|end| *end > start);
+    hints
+        .iter()
+        .any(|hint| hint.start > start && end.is_none_or(|end| hint.start < end))
+}
+
+fn can_be_hinted(first: &Token) -> bool {
+    let others = ["ALTER", "MSCK", "REFRESH", "SHOW", "TRUNCATE"];
+    match first {
+        Token::Word(word) => !others
+            .iter()
+            .any(|other| word.value.eq_ignore_ascii_case(other)),
+        _ => true,
     }
 }
 
@@ -293,13 +328,15 @@ mod tests {
         assert!(!is_complete("SELECT 1\n"));
         assert!(!is_complete("SELECT 1 -- not yet;\n"));
         assert!(!is_complete("SELECT ';\n"));
+        assert!(!is_complete("SELECT /* ;\n"));
+        assert!(is_complete("SELECT E'\\0';\n"));
     }
 
     #[test]
     fn plans_of_partition_statements_have_the_options_of_datafusion() {
         for (sql, analyze, verbose) in [
             ("EXPLAIN REFRESH TABLE t", false, false),
-            ("EXPLAIN ANALYZE VERBOSE MSCK TABLE t", true, true),
+            ("EXPLAIN ANALYZE VERBOSE MSCK REPAIR TABLE t", true, true),
             ("EXPLAIN FORMAT TREE SHOW PARTITIONS t", false, false),
         ] {
             let parsed = parse(sql).remove(0).statement.unwrap();

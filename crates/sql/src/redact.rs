@@ -23,7 +23,7 @@ impl fmt::Debug for Secrets {
 
 impl Secrets {
     /// Finds the secrets of statements: what follows a key that tells so in `OPTIONS (..)` and `WITH (..)`, also in
-    /// hints.
+    /// hints, and the users of URLs.
     pub(crate) fn of(sql: &str, dialect: &dyn Dialect) -> Self {
         let mut texts = vec![];
         collect(sql, dialect, &mut texts);
@@ -95,6 +95,7 @@ fn collect(sql: &str, dialect: &dyn Dialect, secrets: &mut Vec<String>) {
             Token::DollarQuotedString(text) => text.value.clone(),
             other => other.to_string(),
         };
+        secrets.extend(user_of_url(&text));
         opens = matches!(token, Token::Word(word) if matches!(word.keyword, Keyword::OPTIONS | Keyword::WITH));
         if depth == 0 {
             continue;
@@ -106,6 +107,14 @@ fn collect(sql: &str, dialect: &dyn Dialect, secrets: &mut Vec<String>) {
             is_secret = is_sensitive_key(&text);
         }
     }
+}
+
+/// What stands in front of the host in a URL. An error may show it without what makes it a URL.
+fn user_of_url(text: &str) -> Option<String> {
+    let shown = hide_credentials(text);
+    let (start, _) = shown.split_once(HIDDEN)?;
+    let user = text.strip_prefix(start)?.rsplit_once('@')?.0;
+    start.ends_with("://").then(|| user.to_owned())
 }
 
 fn words_after_sensitive_words(sql: &str) -> Vec<String> {
@@ -134,6 +143,7 @@ mod tests {
             "CREATE EXTERNAL TABLE t OPTIONS ('password' $$S-BBBB$$)",
             "CREATE EXTERNAL TABLE t OPTIONS ('token' 'S-BBBB",
             "SELECT * FROM t /*+ OPTIONS('password' 'S-BBBB') */",
+            "CREATE EXTERNAL TABLE t LOCATION 's3://S-BBBB@b/x'",
         ] {
             let error = DataFusionError::Plan("cannot use S-BBBB at 'http://a:b@c/'".to_owned());
             let shown = secrets(sql).hide(error);

@@ -78,7 +78,12 @@ impl Change for DropPartitions {
             }
             dropped = removed;
         }
-        delete_files(&self.target, state, &dropped, files).await?;
+        let is_registered = self.target.catalog()?.registry().is_some();
+        let way_out = match is_registered {
+            true => "the partitions are dropped, so delete the others, or add the partitions again",
+            false => AGAIN,
+        };
+        delete_files(&self.target, state, &dropped, files, way_out).await?;
         let change = if self.purge { "purged" } else { "dropped" };
         changed(&self.target, change, &dropped)
     }
@@ -112,7 +117,7 @@ impl Change for TruncateTable {
                 store.put(&marker, PutPayload::new()).await?;
             }
         }
-        delete_files(&self.target, state, &partitions, files).await?;
+        delete_files(&self.target, state, &partitions, files, AGAIN).await?;
         changed(&self.target, "truncated", &partitions)
     }
 }
@@ -172,12 +177,16 @@ async fn files_of(
     Ok(files.map(|file| file.location).collect())
 }
 
+/// What to do when files are left that the same statement would find again.
+const AGAIN: &str = "run the statement again, or delete the others";
+
 /// Deletes files of partitions, and makes queries list their directories again.
 async fn delete_files(
     target: &Target,
     state: &SessionState,
     partitions: &[Partition],
     files: Vec<Path>,
+    way_out: &str,
 ) -> Result<()> {
     if files.is_empty() {
         return Ok(());
@@ -200,7 +209,7 @@ async fn delete_files(
     }
     result.map_err(|error| {
         DataFusionError::from(error).context(format!(
-            "table '{}': {deleted} of {count} files were deleted; run the statement again, or delete the others",
+            "table '{}': {deleted} of {count} files were deleted; {way_out}",
             target.name
         ))
     })

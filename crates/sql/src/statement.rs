@@ -84,7 +84,7 @@ pub enum PartitionStatementKind {
         /// Whether files are deleted too.
         purge: bool,
     },
-    /// `MSCK [REPAIR] TABLE t [ADD | DROP | SYNC PARTITIONS]`
+    /// `MSCK REPAIR TABLE t [ADD | DROP | SYNC PARTITIONS]`
     Repair {
         /// Whether directories that are not registered become partitions.
         add: bool,
@@ -96,7 +96,7 @@ pub enum PartitionStatementKind {
         /// The partitions, all of them without conditions.
         conditions: Vec<Expr>,
     },
-    /// `TRUNCATE TABLE t [PARTITION (..)]`
+    /// `TRUNCATE [TABLE] t [PARTITION (..)]`
     Truncate {
         /// The partitions, all of them without conditions.
         conditions: Vec<Expr>,

@@ -4,20 +4,25 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{DFSchema, ResolvedTableReference, Result, TableReference, plan_err};
+use datafusion::common::{
+    Column, DFSchema, DFSchemaRef, ResolvedTableReference, Result, TableReference, plan_err,
+};
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion::logical_expr::Expr;
-use datafusion::logical_expr::ExprSchemable;
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, lit};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::object_name_to_table_reference;
-use datafusion::sql::sqlparser::ast::{self, ObjectName};
+use datafusion::sql::sqlparser::ast::{self, BinaryOperator, ObjectName};
 use datafusion_partitioned_catalog::location_of;
 use datafusion_partitioned_core::{
     PartitionCatalog, PartitionLayout, PartitionPredicate, PartitionRegistry, PartitionValues,
 };
 use datafusion_partitioned_table::{PartitionedSourceProvider, PartitionedTableProvider};
 use object_store::path::Path;
+
+use crate::add::{column_name, evaluate};
 
 /// A partitioned table of the session.
 #[derive(Debug, Clone)]
@@ -103,6 +108,9 @@ impl Target {
         let schema = self.partition_schema()?;
         let conditions = conditions.into_iter().map(|condition| {
             let text = condition.to_string();
+            if let Some(equality) = self.equality_with_text(state, &condition)? {
+                return Ok(equality);
+            }
             let parsed = ast::ExprWithAlias {
                 expr: condition,
                 alias: None,
@@ -111,6 +119,9 @@ impl Target {
             let checked = condition.and_then(|condition| match condition.get_type(&schema)? {
                 _ if condition.is_volatile() => {
                     plan_err!("it is another one each time it is looked at")
+                }
+                _ if condition.column_refs().is_empty() => {
+                    plan_err!("it names none of them; for all partitions, leave PARTITION (..) out")
                 }
                 DataType::Boolean | DataType::Null => Ok(condition),
                 other => plan_err!("it is of type {other}, where a condition is expected"),
@@ -127,6 +138,37 @@ impl Target {
         Ok(conjunction(conditions.collect::<Result<Vec<_>>>()?))
     }
 
+    /// `column = 'text'` for a column that is no text: the text is read as that of a directory, as for a new partition.
+    fn equality_with_text(
+        &self,
+        state: &SessionState,
+        condition: &ast::Expr,
+    ) -> Result<Option<Expr>> {
+        let ast::Expr::BinaryOp { left, op, right } = condition else {
+            return Ok(None);
+        };
+        let (ast::Expr::Identifier(column), ast::Expr::Value(value)) =
+            (left.as_ref(), right.as_ref())
+        else {
+            return Ok(None);
+        };
+        let name = column_name(state, column);
+        let spec = self.catalog()?.spec();
+        let field = spec.fields().iter().find(|field| *field.name() == name);
+        let Some(field) = field.filter(|field| !field.data_type().is_string()) else {
+            return Ok(None);
+        };
+        if *op != BinaryOperator::Eq || !matches!(value.value, ast::Value::SingleQuotedString(_)) {
+            return Ok(None);
+        }
+        let value = evaluate(state, field, right.as_ref().clone());
+        let value = value
+            .map_err(|error| error.context(format!("table '{}': column '{name}'", self.name)))?;
+        Ok(Some(
+            Expr::from(Column::new_unqualified(name)).eq(lit(value)),
+        ))
+    }
+
     /// What satisfies a condition.
     pub(crate) fn predicate(
         &self,
@@ -137,7 +179,9 @@ impl Target {
         let Some(condition) = condition else {
             return Ok(all);
         };
-        let condition = state.create_physical_expr(condition, &self.partition_schema()?)?;
+        let schema = Arc::new(self.partition_schema()?);
+        let condition = simplified(state, condition, &schema)?;
+        let condition = state.create_physical_expr(condition, &schema)?;
         Ok(all.with_filter(&condition))
     }
 
@@ -155,6 +199,18 @@ impl Target {
     pub(crate) fn partition_name(&self, values: &PartitionValues) -> Result<String> {
         PartitionLayout::hive(self.catalog()?.spec()).path(values)
     }
+}
+
+/// The expression with types that fit, and with what the time of the statement makes constant, such as `now()`.
+pub(crate) fn simplified(state: &SessionState, expr: Expr, schema: &DFSchemaRef) -> Result<Expr> {
+    let context = SimplifyContext::builder()
+        .with_schema(Arc::clone(schema))
+        .with_config_options(Arc::clone(state.config_options()))
+        .with_current_time()
+        .build();
+    let simplifier = ExprSimplifier::new(context);
+    let expr = simplifier.coerce(expr, schema)?;
+    simplifier.simplify(expr)
 }
 
 /// Where the partitions of a table come from; `None` if it is not one of this project.

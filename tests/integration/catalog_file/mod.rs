@@ -235,14 +235,6 @@ async fn a_replacement_that_fails_leaves_what_was_there() {
                   OPTIONS ('connector' 'vault', 'key' 'K-AAAA')";
     session.fails(secret, &["option 'key' is a secret"]).await;
     assert_eq!(home.session().rows("SELECT id FROM t").await, ["1"]);
-    // What is not kept takes its place in memory.
-    session
-        .rows("CREATE OR REPLACE TABLE t AS SELECT 7 AS x")
-        .await;
-    assert_eq!(session.rows("SELECT * FROM t").await, ["7"]);
-    home.session()
-        .fails("SELECT * FROM t", &["not found"])
-        .await;
 }
 
 #[tokio::test]
@@ -415,6 +407,35 @@ async fn files_that_are_none_are_refused_and_left_alone() {
         &open(&nowhere),
         &["none/tables.db", "its directory must be there"],
     );
+}
+
+#[tokio::test]
+async fn a_change_of_a_file_that_is_gone_is_an_error() {
+    let (home, tree) = (Home::new(), csv_tree(&[("p=1", &[1])]));
+    let session = home.session();
+    fs::remove_file(home.file()).unwrap();
+    let texts = ["has been removed", &home.file().display().to_string()];
+    session.fails(&create("", "t", tree.path()), &texts).await;
+}
+
+#[tokio::test]
+async fn a_name_is_that_of_a_file_and_no_uri() {
+    let home = Home::new();
+    let file = home.dir.path().join("file:x.db?mode=memory");
+    let session = Session::new(&file).unwrap();
+    session.rows("CREATE VIEW v AS SELECT 1 AS x").await;
+    assert!(file.exists());
+    let again = Session::new(&file).unwrap();
+    assert_eq!(again.rows("SELECT * FROM v").await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_view_with_credentials_is_not_kept() {
+    let home = Home::new();
+    let session = home.session();
+    let view = "CREATE VIEW v AS SELECT 's3://me:K-AAAA@lake/x' AS url";
+    session.fails(view, &["credentials in a URL"]).await;
+    assert!(!home.bytes().windows(6).any(|bytes| bytes == b"K-AAAA"));
 }
 
 #[tokio::test]
