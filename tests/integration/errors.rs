@@ -62,7 +62,7 @@ async fn unknown_option() {
     fixture
         .fails(
             &create(&fixture, "'connector' 'filesystem', 'tempo' 'x'"),
-            &["'tempo'", "'partition.default-name'", "'has_header'"],
+            &["'tempo'", "table_options('filesystem')", "those of CSV"],
         )
         .await;
 }
@@ -70,10 +70,12 @@ async fn unknown_option() {
 #[tokio::test]
 async fn without_the_connector_datafusion_decides() {
     let fixture = table().await;
-    let error = fixture
-        .error(&create(&fixture, "'partition.default-name' 'x'"))
+    fixture
+        .fails(
+            &create(&fixture, "'partition.default-name' 'x'"),
+            &["'u'", "add the option 'connector' 'filesystem'"],
+        )
         .await;
-    assert!(!error.contains("connector"), "{error}");
     fixture
         .run(&create(&fixture, "'has_header' 'true'"))
         .await
@@ -95,7 +97,7 @@ async fn location_that_does_not_exist() {
         missing.display()
     );
     fixture
-        .fails(&sql, &["nowhere", "'u'", "not an existing directory"])
+        .fails(&sql, &["nowhere", "'u'", "does not exist"])
         .await;
     let sql = format!(
         "CREATE EXTERNAL TABLE u STORED AS CSV PARTITIONED BY (p) \
@@ -392,8 +394,8 @@ async fn every_statement_that_fails_names_its_table() {
             with("'metadata.columns' 'file.path'").replace("id", "\"file.path\""),
             "'file.path'",
         ),
-        (with("'delimiter' ';;'"), "option 'delimiter' is ';;'"),
-        (with("'has_header' 'ja'"), "option 'has_header' is 'ja'"),
+        (with("'delimiter' ';;'"), "';;' for option 'delimiter'"),
+        (with("'has_header' 'ja'"), "'ja' for option 'has_header'"),
         (plain.replace("(p)", "(p, p)"), "twice"),
         (
             plain.replace(&format!("'{location}'"), "('memory://lake/t/', '/tmp/')"),

@@ -534,9 +534,10 @@ async fn rules_that_do_not_fit_are_refused() {
             &format!("{on} 'projection.q.type' 'injected'"),
             "'p' before it has none",
         ),
+        (on, "no partition column has a projection"),
         (
             &format!("{on} 'projection.x.type' 'injected'"),
-            "no partition column has a projection",
+            "there is no partition column 'x'",
         ),
         (
             &format!("{on} 'projection.p.type' 'hash'"),

@@ -11,8 +11,8 @@ use datafusion::common::{Constraint, Result, TableReference, config_datafusion_e
 use datafusion::datasource::file_format::FileFormatFactory;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
+use datafusion_partitioned_core::{did_you_mean, quoted_list};
 
-use crate::suggestion::{did_you_mean, quoted_list};
 use crate::{ConnectorOptions, ConnectorRegistry, OptionDescription, TableDefinition};
 
 /// Makes tables from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' '<identifier>')`.

@@ -42,8 +42,8 @@ pub(crate) fn parse(sql: &str, options: &SqlParserOptions) -> Result<Statement> 
     }
 }
 
-/// Whether a statement begins at the token `first` that [`parse_create_table`] understands: `CREATE [OR REPLACE]
-/// [TEMPORARY] TABLE .. WITH ('connector' ..`. Other statements are DataFusion's.
+/// Whether a statement begins at the token `first` that is for [`parse_create_table`]: `CREATE [OR REPLACE]
+/// [TEMPORARY] TABLE .. WITH (..`, or with `PARTITIONED BY`. DataFusion has neither. Other statements are its own.
 pub fn is_create_table_with_connector(parser: &Parser<'_>, first: usize) -> bool {
     let token = |index| parser.peek_nth_token_ref(first + index).token.clone();
     let is_word =
@@ -62,26 +62,20 @@ pub fn is_create_table_with_connector(parser: &Parser<'_>, first: usize) -> bool
         return false;
     }
     let mut depth = 0_usize;
-    let mut in_options = false;
+    let mut has_clause = false;
     loop {
         index += 1;
         match token(index) {
-            Token::EOF | Token::SemiColon => return false,
+            Token::EOF | Token::SemiColon => return has_clause,
             Token::LParen => depth += 1,
-            Token::RParen => {
-                depth = depth.saturating_sub(1);
-                in_options = in_options && depth > 0;
-            }
-            // The query of `CREATE TABLE .. AS`, which may have a `WITH` too.
-            Token::Word(word) if depth == 0 && word.keyword == Keyword::AS => return false,
-            Token::Word(word) if depth == 0 && word.keyword == Keyword::WITH => {
-                in_options = token(index + 1) == Token::LParen;
-            }
-            Token::SingleQuotedString(key)
-                if in_options && key.eq_ignore_ascii_case("connector") =>
-            {
-                return true;
-            }
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(word) if depth == 0 => match word.keyword {
+                // The query of `CREATE TABLE .. AS`, which may have a `WITH` too; not `STORED AS`.
+                Keyword::AS if !is_word(index - 1, Keyword::STORED) => return false,
+                Keyword::PARTITIONED => has_clause = true,
+                Keyword::WITH => has_clause |= token(index + 1) == Token::LParen,
+                _ => {}
+            },
             _ => {}
         }
     }
@@ -115,6 +109,15 @@ pub fn parse_create_table(parser: &mut DFParser<'_>) -> Result<CreateExternalTab
     }
     parser.expect_keyword(Keyword::WITH)?;
     let mut options = parse_option_list(parser)?;
+    if !options
+        .iter()
+        .any(|(key, _)| key.eq_ignore_ascii_case("connector"))
+    {
+        return plan_err!(
+            "table '{name}': missing option 'connector', as in WITH ('connector' = 'filesystem', 'format' = 'parquet', \
+             'path' = '..')"
+        );
+    }
     let mut take = |key: &str| {
         let position = options
             .iter()

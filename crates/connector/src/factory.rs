@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider, TableProviderFactory};
-use datafusion::common::{DataFusionError, Result, TableReference, plan_datafusion_err};
+use datafusion::common::{
+    DataFusionError, Result, TableReference, config_datafusion_err, plan_datafusion_err,
+};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
-use datafusion_partitioned_core::PartitionedOptions;
+use datafusion_partitioned_core::{PartitionedOptions, did_you_mean, quoted_list};
 use futures::FutureExt;
 
 use crate::format::FormatOptions;
@@ -43,6 +45,26 @@ impl ConnectorTableFactory {
     pub fn new(inner: Arc<dyn TableProviderFactory>, registry: Arc<ConnectorRegistry>) -> Self {
         Self { inner, registry }
     }
+
+    /// What is wrong with a statement that failed as one of DataFusion's, and has an option of a connector.
+    fn forgotten_connector(&self, command: &CreateExternalTable) -> Option<DataFusionError> {
+        let table = &command.name;
+        let mut keys: Vec<String> = command.options.keys().map(|k| normalize_key(k)).collect();
+        keys.sort_unstable();
+        keys.iter().find_map(|key| {
+            let similar = did_you_mean(key, [CONNECTOR.key()]);
+            if !similar.is_empty() {
+                return Some(config_datafusion_err!(
+                    "table '{table}': unknown option '{key}'{similar}"
+                ));
+            }
+            let connector = self.registry.with_option(key)?;
+            Some(config_datafusion_err!(
+                "table '{table}': '{key}' is an option of the connector '{connector}', which the \
+                 statement does not name; add the option 'connector' '{connector}'"
+            ))
+        })
+    }
 }
 
 #[async_trait]
@@ -54,7 +76,10 @@ impl TableProviderFactory for ConnectorTableFactory {
     ) -> Result<Arc<dyn TableProvider>> {
         match connector_of(session, command)? {
             Some(_) => create_table(session, command, &self.registry).await,
-            None => self.inner.create(session, command).await,
+            None => {
+                let table = self.inner.create(session, command).await;
+                table.map_err(|error| self.forgotten_connector(command).unwrap_or(error))
+            }
         }
     }
 }
@@ -200,8 +225,9 @@ impl NewTable {
     ) -> Result<Self> {
         let Some(identifier) = connector_of(session, &command)? else {
             return Err(plan_datafusion_err!(
-                "table '{}': missing option 'connector'",
-                command.name
+                "table '{}': missing option 'connector'; expected one of: {}",
+                command.name,
+                quoted_list(registry.identifiers().iter().map(String::as_str))
             ));
         };
         let connector = registry.get(&identifier, &command.name)?;
@@ -243,7 +269,7 @@ async fn create(
     let format = FormatOptions::new(session, &command.file_type);
     let mut known = connector.options();
     known.extend(of_store);
-    options.check(&known, &format)?;
+    options.check(definition.connector(), &known, &format)?;
     if let Some(opener) = opener {
         let runtime = session.runtime_env();
         opener.0.open(&command.locations, &options, runtime)?;
@@ -298,6 +324,8 @@ mod tests {
     const ROWS: ConnectorOption<usize> =
         ConnectorOption::new("rows", "Ignored unless it is given").with_default("0");
 
+    const MOST: ConnectorOption<Option<usize>> = ConnectorOption::new("rows.most", "Ignored too");
+
     #[tokio::test]
     async fn statement_that_names_a_connector_reaches_it() {
         let context = session("");
@@ -318,6 +346,26 @@ mod tests {
             .await
             .unwrap();
         assert!(!is_empty_table(&context).await);
+    }
+
+    #[tokio::test]
+    async fn statement_that_forgets_its_connector_is_told_so() {
+        let context = session("");
+        for (option, message) in [
+            (
+                "rows.most",
+                "table 't': 'rows.most' is an option of the connector 'careless', which the statement \
+                 does not name; add the option 'connector' 'careless'",
+            ),
+            (
+                "conector",
+                "table 't': unknown option 'conector' (did you mean 'connector'?)",
+            ),
+        ] {
+            let error = create(&context, "", &format!("'{option}' '1'")).await;
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
     }
 
     #[tokio::test]
@@ -427,7 +475,7 @@ mod tests {
         }
 
         fn options(&self) -> Vec<OptionDescription> {
-            vec![ROWS.describe()]
+            vec![ROWS.describe(), MOST.describe()]
         }
 
         async fn create_table(

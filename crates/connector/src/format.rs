@@ -1,6 +1,7 @@
 //! The options that DataFusion's file formats know, so that others can be refused.
 
 use datafusion::catalog::Session;
+use datafusion::common::DataFusionError;
 use datafusion::common::config::{ConfigFileType, TableOptions};
 
 /// The namespace of the options of the format in `STORED AS`.
@@ -9,6 +10,22 @@ pub(crate) const FORMAT_PREFIX: &str = "format.";
 /// The formats that come with DataFusion and refuse nothing by themselves, although they have no
 /// options.
 const FORMATS_WITHOUT_OPTIONS: [&str; 2] = ["ARROW", "AVRO"];
+
+/// The formats that have options, with their names and the prefixes of keys.
+const FORMATS_WITH_OPTIONS: [(ConfigFileType, &str, &[&str]); 3] = [
+    (ConfigFileType::CSV, "CSV and TSV", &["csv", "tsv"]),
+    (ConfigFileType::JSON, "JSON and NDJSON", &["json", "ndjson"]),
+    (ConfigFileType::PARQUET, "PARQUET", &["parquet"]),
+];
+
+/// What is known of an option of a format.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FormatOption {
+    Suitable,
+    /// The option is there, but its value should be this.
+    Unsuitable(String),
+    Unknown,
+}
 
 /// The options of the format in `STORED AS`.
 #[derive(Debug)]
@@ -35,21 +52,42 @@ impl FormatOptions {
         Self::Known(Box::new(options))
     }
 
-    /// Whether DataFusion knows the key, in the spelling that DataFusion uses.
-    ///
-    /// A known key may still have an unsuitable value, about which the format itself will complain.
-    pub(crate) fn knows(&self, key: &str, value: &str) -> bool {
+    /// What DataFusion says about an option, whose key is in the spelling that it uses.
+    pub(crate) fn check(&self, key: &str, value: &str) -> FormatOption {
         let Self::Known(options) = self else {
-            return true;
+            return FormatOption::Suitable;
         };
         // `TableOptions::set` reads this namespace as the one of `COPY`, and drops it.
         if key.starts_with("execution.") {
-            return false;
+            return FormatOption::Unknown;
         }
         // Entries do not show everything, such as the keys for one column, so that setting is what
         // decides.
-        options.as_ref().clone().set(key, value).is_ok()
-            || self.keys().iter().any(|known| known == key)
+        match options.as_ref().clone().set(key, value) {
+            Ok(()) => FormatOption::Suitable,
+            Err(error) if self.keys().iter().any(|known| known == key) => {
+                FormatOption::Unsuitable(expected(&error))
+            }
+            Err(_) => FormatOption::Unknown,
+        }
+    }
+
+    /// The formats that have an option of this name, which is that of another one.
+    pub(crate) fn others_with(&self, key: &str) -> Option<&'static str> {
+        let Self::Known(options) = self else {
+            return None;
+        };
+        let bare = key.strip_prefix(FORMAT_PREFIX).unwrap_or(key);
+        let mut formats = FORMATS_WITH_OPTIONS.iter();
+        let (_, names, _) = formats.find(|(format, _, prefixes)| {
+            let mut prefixes = prefixes.iter();
+            let bare = prefixes.find_map(|prefix| bare.strip_prefix(prefix)?.strip_prefix('.'));
+            let key = bare.map_or_else(|| key.to_owned(), |bare| format!("{FORMAT_PREFIX}{bare}"));
+            let mut options = options.clone();
+            options.current_format = Some(format.clone());
+            Self::Known(options).keys().contains(&key)
+        })?;
+        Some(names)
     }
 
     /// The keys that DataFusion lists for the format, without the prefix `format.`, sorted.
@@ -87,6 +125,24 @@ impl FormatOptions {
     }
 }
 
+/// What the value should have been that DataFusion does not take.
+fn expected(error: &DataFusionError) -> String {
+    let text = error.strip_backtrace();
+    if matches!(error.find_root(), DataFusionError::NotImplemented(_)) {
+        // The one type of option whose parser says so.
+        return "gzip, bzip2, xz, zstd or uncompressed".to_owned();
+    }
+    let first_line = text.lines().next().unwrap_or_default();
+    let kind = first_line.rsplit_once(" as ").map_or("", |(_, kind)| kind);
+    match kind {
+        "bool" => "true or false".to_owned(),
+        "f64" => "a number".to_owned(),
+        "usize" | "u32" | "u64" => "an integer from 0".to_owned(),
+        kind if kind.starts_with("u8") => "one ASCII character".to_owned(),
+        _ => format!("another one: {}", error.find_root().message()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use datafusion::prelude::SessionContext;
@@ -94,33 +150,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_keys_of_the_format_whatever_their_value() {
+    fn values_of_options_are_judged() {
         let csv = options("csv");
-        assert!(csv.knows("format.has_header", "true"));
-        assert!(csv.knows("format.has_header", "perhaps"));
-        assert!(!csv.knows("format.pushdown_filters", "true"));
-        assert!(!csv.knows("has_header", "true"));
+        assert!(knows("csv", "format.has_header"));
+        assert!(!knows("csv", "format.pushdown_filters"));
+        assert!(!knows("csv", "has_header"));
         assert!(csv.bare_keys().contains(&"has_header".to_owned()));
+        for (key, value, expected) in [
+            ("has_header", "perhaps", "true or false"),
+            ("delimiter", ";;", "one ASCII character"),
+            ("schema_infer_max_rec", "-1", "an integer from 0"),
+            (
+                "compression",
+                "zip",
+                "gzip, bzip2, xz, zstd or uncompressed",
+            ),
+        ] {
+            let verdict = csv.check(&format!("format.{key}"), value);
+            assert_eq!(verdict, FormatOption::Unsuitable(expected.to_owned()));
+        }
     }
 
     #[test]
     fn knows_the_keys_of_parquet_columns_and_metadata() {
-        let parquet = options("PARQUET");
-        assert!(parquet.knows("format.compression::name", "snappy"));
-        assert!(parquet.knows("format.metadata::owner", "me"));
-        assert!(!parquet.knows("format.compresion::name", "snappy"));
+        assert!(knows("PARQUET", "format.compression::name"));
+        assert!(knows("PARQUET", "format.metadata::owner"));
+        assert!(!knows("PARQUET", "format.compresion::name"));
     }
 
     #[test]
     fn refuses_what_datafusion_would_drop() {
-        assert!(!options("CSV").knows("execution.keep_partition_by_columns", "true"));
-        assert!(!options("ARROW").knows("format.has_header", "true"));
+        assert!(!knows("CSV", "execution.keep_partition_by_columns"));
+        assert!(!knows("ARROW", "format.has_header"));
         assert!(options("ARROW").bare_keys().is_empty());
     }
 
     #[test]
     fn leaves_custom_formats_to_their_factory() {
-        assert!(options("VORTEX").knows("format.anything", "goes"));
+        assert!(knows("VORTEX", "format.anything"));
+    }
+
+    #[test]
+    fn options_of_another_format_are_recognized() {
+        for (key, formats) in [
+            ("format.delimiter", Some("CSV and TSV")),
+            ("csv.delimiter", Some("CSV and TSV")),
+            ("parquet.delimiter", None),
+            ("format.newline_delimited", Some("JSON and NDJSON")),
+        ] {
+            assert_eq!(options("PARQUET").others_with(key), formats, "{key}");
+        }
+    }
+
+    fn knows(file_type: &str, key: &str) -> bool {
+        options(file_type).check(key, "true") != FormatOption::Unknown
     }
 
     fn options(file_type: &str) -> FormatOptions {

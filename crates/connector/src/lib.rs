@@ -96,13 +96,13 @@ mod reference;
 mod registry;
 mod secret;
 mod store;
-mod suggestion;
 mod value;
 
 pub use connector::{Connector, ConnectorAbility, ConnectorContext};
 pub use create_statement::{
     is_create_table_with_connector, parse_create_table, parse_option_list, sql_dialect,
 };
+pub use datafusion_partitioned_core::{did_you_mean, quoted_list};
 pub use definition::{TableDefinition, TableDefinitions};
 pub use factory::{
     CONNECTOR, ConnectorTableFactory, connector_of, create_table, create_table_with_options,
@@ -116,5 +116,4 @@ pub use registry::ConnectorRegistry;
 pub use secrecy;
 pub use secret::{HIDDEN, hide_credentials, hide_in_error, is_sensitive_key, names_secret};
 pub use store::{SessionStoreOpener, StoreOpener};
-pub use suggestion::{did_you_mean, quoted_list};
 pub use value::{OptionValue, parse_choice};

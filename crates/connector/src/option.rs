@@ -169,7 +169,7 @@ impl OptionDescription {
     }
 
     /// The name that stands for the `*` in `key`, empty if there is none; `None` for another option.
-    fn name_in<'a>(&self, key: &'a str) -> Option<&'a str> {
+    pub fn name_in<'a>(&self, key: &'a str) -> Option<&'a str> {
         self.keys().find_map(|own| match own.split_once('*') {
             None => (own == key).then_some(""),
             Some((before, behind)) => {

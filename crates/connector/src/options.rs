@@ -23,11 +23,11 @@ use datafusion::common::{
     DataFusionError, Result, TableReference, config_datafusion_err, config_err,
 };
 use datafusion::logical_expr::CreateExternalTable;
+use datafusion_partitioned_core::{did_you_mean, quoted_list};
 
 use crate::factory::CONNECTOR;
-use crate::format::{FORMAT_PREFIX, FormatOptions};
+use crate::format::{FORMAT_PREFIX, FormatOption, FormatOptions};
 use crate::secret::{HIDDEN, hide_credentials, is_sensitive_key, resolve_secret};
-use crate::suggestion::{did_you_mean, quoted_list};
 use crate::{ConnectorOption, OptionDescription, OptionValue};
 
 /// The normalised options of a statement. Remembers which of them were read.
@@ -143,8 +143,9 @@ impl ConnectorOptions {
                 let problem = invalid_value(&key, text, T::IS_SECRET, &expected);
                 self.error(&problem)
             }),
-            None => T::absent()
-                .ok_or_else(|| self.error(&missing_option(&spell(option.key()), T::TYPE_NAME))),
+            None => T::absent().ok_or_else(|| {
+                self.error(&missing_option(&spell(option.key()), &option.describe()))
+            }),
         }
     }
 
@@ -184,14 +185,18 @@ impl ConnectorOptions {
 
     /// Refuses options that are missing, have an unsuitable value, or that neither the connector nor
     /// the file format knows: all of them at once. Warns of former keys.
-    pub(crate) fn check(&self, own: &[OptionDescription], format: &FormatOptions) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        connector: &str,
+        own: &[OptionDescription],
+        format: &FormatOptions,
+    ) -> Result<()> {
         let missing = own.iter().filter(|option| {
             option.is_required() && !option.keys().any(|key| self.given.contains_key(key))
         });
         let mut problems: Vec<String> = missing
-            .map(|option| missing_option(option.key(), option.type_name()))
+            .map(|option| missing_option(option.key(), option))
             .collect();
-        let mut hint = None;
         let mut format_keys = BTreeMap::new();
         for (key, given) in &self.given {
             if key == CONNECTOR.key() {
@@ -203,16 +208,18 @@ impl ConnectorOptions {
                     && self.given[other].value != given.value
                 {
                     problems.push(format!(
-                        "options '{other}' and '{key}' are one, with two values"
+                        "options '{other}' and '{key}' are one, with two values; remove one"
                     ));
                 }
-                if !format.knows(&format_key, &given.value) {
-                    let known = KnownKeys::new(own, format, &self.file_type);
-                    let similar = did_you_mean(key, known.all());
-                    if similar.is_empty() {
-                        hint = Some(known.to_string());
+                match format.check(&format_key, &given.value) {
+                    FormatOption::Suitable => {}
+                    FormatOption::Unsuitable(expected) => {
+                        problems.push(invalid_value(key, &given.value, false, &expected));
                     }
-                    problems.push(format!("unknown option '{key}'{similar}"));
+                    FormatOption::Unknown => {
+                        let advice = self.advice(key, &format_key, connector, own, format);
+                        problems.push(format!("unknown option '{key}'{advice}"));
+                    }
                 }
                 continue;
             };
@@ -227,13 +234,37 @@ impl ConnectorOptions {
                 problems.push(invalid_value(key, &given.value, secret, &expected));
             }
         }
-        let Some(problems) = joined(&problems) else {
-            return Ok(());
-        };
-        Err(self.error(&match hint {
-            None => problems,
-            Some(known) => format!("{problems}; {known}"),
-        }))
+        match joined(&problems) {
+            None => Ok(()),
+            Some(problems) => Err(self.error(&problems)),
+        }
+    }
+
+    /// Where to look for the option that `key` was meant to be.
+    fn advice(
+        &self,
+        key: &str,
+        format_key: &str,
+        connector: &str,
+        own: &[OptionDescription],
+        format: &FormatOptions,
+    ) -> String {
+        let file_type = &self.file_type;
+        if let Some(others) = format.others_with(format_key) {
+            return format!(", which is one of {others}; the table is STORED AS {file_type}");
+        }
+        let of_format = format.bare_keys();
+        let known = own.iter().map(OptionDescription::key);
+        let known = known.chain([CONNECTOR.key()]);
+        let similar = did_you_mean(key, known.chain(of_format.iter().map(String::as_str)));
+        if !similar.is_empty() {
+            return similar;
+        }
+        let lists = format!("; table_options('{connector}') lists those of the connector");
+        match of_format.is_empty() {
+            true => lists,
+            false => format!("{lists}, DataFusion's documentation those of {file_type}"),
+        }
     }
 
     /// Refuses the options that nobody has asked for.
@@ -256,50 +287,8 @@ impl GivenOption {
     }
 }
 
-/// The keys that a statement may give.
-struct KnownKeys<'a> {
-    own: &'a [OptionDescription],
-    format: Vec<String>,
-    file_type: &'a str,
-}
-
-impl<'a> KnownKeys<'a> {
-    fn new(own: &'a [OptionDescription], format: &FormatOptions, file_type: &'a str) -> Self {
-        Self {
-            own,
-            format: format.bare_keys(),
-            file_type,
-        }
-    }
-
-    fn of_connector(&self) -> impl Iterator<Item = &str> {
-        let declared = self.own.iter().map(OptionDescription::key);
-        std::iter::once(CONNECTOR.key()).chain(declared)
-    }
-
-    fn of_format(&self) -> impl Iterator<Item = &str> {
-        self.format.iter().map(String::as_str)
-    }
-
-    fn all(&self) -> impl Iterator<Item = &str> {
-        self.of_connector().chain(self.of_format())
-    }
-}
-
-impl fmt::Display for KnownKeys<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "options of the connector: {}; options of {}: {}",
-            quoted_list(self.of_connector()),
-            self.file_type,
-            quoted_list(self.of_format())
-        )
-    }
-}
-
-fn missing_option(key: &str, type_name: &str) -> String {
-    format!("missing option '{key}' ({type_name})")
+fn missing_option(key: &str, option: &OptionDescription) -> String {
+    format!("missing option '{key}': {}", option.description())
 }
 
 fn invalid_value(key: &str, text: &str, is_secret: bool, expected: &str) -> String {
@@ -427,7 +416,7 @@ mod tests {
         assert_eq!(options.get(&OWNER).unwrap(), None);
         let error = options.get(&TOPIC).unwrap_err().to_string();
         assert!(
-            error.ends_with("table 'sales': missing option 'topic' (string)"),
+            error.ends_with("table 'sales': missing option 'topic': What to read"),
             "{error}"
         );
     }
@@ -490,7 +479,7 @@ mod tests {
         let format = FormatOptions::new(&SessionContext::new().state(), "JSON");
         let own = [SAMPLE.describe(), TOPIC.describe()];
         let check = |pairs: &[(&str, &str)]| {
-            let result = options(pairs).unwrap().check(&own, &format);
+            let result = options(pairs).unwrap().check("kafka", &own, &format);
             result.map_err(|error| error.strip_backtrace())
         };
         let known = [
@@ -508,13 +497,13 @@ mod tests {
         ]);
         let error = error.unwrap_err();
         assert!(
-            error.starts_with(
-                "Invalid or Unsupported Configuration: table 'sales': \
-                 (1) missing option 'topic' (string); (2) unknown option 'aws.token'; \
-                 (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0; \
+            error.ends_with(
+                "table 'sales': \
+                 (1) missing option 'topic': What to read; (2) unknown option 'aws.token'; \
+                 table_options('kafka') lists those of the connector, DataFusion's documentation \
+                 those of JSON; (3) invalid value 'all' for option 'schema.sample'; expected an integer from 0; \
                  (4) unknown option 'schema.smaple' (did you mean \
-                 'schema.sample'?); options of the connector: 'connector', 'schema.sample', 'topic'; \
-                 options of JSON: 'compression', "
+                 'schema.sample'?)"
             ),
             "{error}"
         );

@@ -6,8 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use datafusion::common::{Result, TableReference, config_datafusion_err, config_err};
 
+use datafusion_partitioned_core::{did_you_mean, quoted_list};
+
 use crate::Connector;
-use crate::suggestion::{did_you_mean, quoted_list};
 
 /// The known connectors. Shared by all table factories of a session, and safe to extend while in
 /// use.
@@ -72,6 +73,21 @@ impl ConnectorRegistry {
                 quoted_list(known())
             )
         })
+    }
+
+    /// The first connector that has an option with this key.
+    pub(crate) fn with_option(&self, key: &str) -> Option<String> {
+        let connectors = self
+            .connectors
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut connectors = connectors.iter();
+        let has_option = |connector: &dyn Connector| {
+            let options = connector.options();
+            options.iter().any(|option| option.has_key(key))
+        };
+        let (identifier, _) = connectors.find(|(_, connector)| has_option(connector.as_ref()))?;
+        Some(identifier.clone())
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Arc<dyn Connector>>> {

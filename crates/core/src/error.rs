@@ -11,7 +11,8 @@ use datafusion::error::DataFusionError;
 pub enum PartitionError {
     /// The text of a path segment is not a value of the declared type.
     #[error(
-        "partition column '{column}': '{text}' is not a value of type {data_type} (in '{path}')"
+        "partition column '{column}': '{text}' is not a value of type {data_type} (in '{path}'); declare \
+         another type, or set 'partition.on-mismatch' to 'null' or 'skip'"
     )]
     Value {
         /// The partition column.
@@ -24,7 +25,7 @@ pub enum PartitionError {
         path: String,
     },
     /// A directory name that does not fit the layout at its level.
-    #[error("expected a directory '{expected}' but found '{segment}' (in '{path}')")]
+    #[error("expected a directory '{expected}' but found '{segment}' (in '{path}'); {advice}")]
     Segment {
         /// What a name of this level looks like: `year=<value>`.
         expected: String,
@@ -32,6 +33,8 @@ pub enum PartitionError {
         segment: String,
         /// The whole path.
         path: String,
+        /// What to change.
+        advice: &'static str,
     },
     /// A partition column that the table does not have, or has twice.
     #[error("{message}; the partition columns are: {known}")]

@@ -50,6 +50,7 @@ mod rewrite;
 mod row_source;
 mod scan;
 mod spec;
+mod suggestion;
 mod text;
 mod text_filtered;
 mod units;
@@ -80,6 +81,7 @@ pub use scan::{
     ScanMetrics, ScanProgress, ScanProgressReport,
 };
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
+pub use suggestion::{did_you_mean, quoted_list};
 pub use text::{ParsedValues, parse_values, value_to_text};
 pub use text_filtered::TextFilteredCatalog;
 pub use units::{ByteSize, TimeSpan};

@@ -7,8 +7,9 @@ use std::time::Duration;
 use datafusion::common::config::{
     ConfigEntry, ConfigExtension, ConfigField, ConfigOptions, ExtensionOptions, Visit,
 };
-use datafusion::common::{Result, config_namespace};
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_namespace};
 
+use crate::suggestion::did_you_mean;
 use crate::units::{ByteSize, TimeSpan};
 
 config_namespace! {
@@ -100,7 +101,7 @@ impl ExtensionOptions for PartitionedOptions {
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
-        ConfigField::set(self, key, value)
+        ConfigField::set(self, key, value).map_err(|error| self.set_error(key, value, &error))
     }
 
     /// The options with their prefix, without which `SHOW` does not find them.
@@ -115,6 +116,31 @@ impl PartitionedOptions {
     /// The options of a session, or the defaults when the session has none.
     pub fn from_config(config: &ConfigOptions) -> Self {
         config.extensions.get::<Self>().cloned().unwrap_or_default()
+    }
+
+    /// Names the option that could not be set, and what it should have been.
+    fn set_error(&self, key: &str, value: &str, error: &DataFusionError) -> DataFusionError {
+        let key = format!("{}.{key}", Self::PREFIX);
+        let entries = self.entries();
+        let Some(entry) = entries.iter().find(|entry| entry.key == key) else {
+            let known = entries.iter().map(|entry| entry.key.as_str());
+            return config_datafusion_err!(
+                "unknown option '{key}'{}; SHOW ALL lists the options",
+                did_you_mean(&key, known)
+            );
+        };
+        let current = entry.value.as_deref().unwrap_or_default();
+        if current.parse::<bool>().is_ok() {
+            config_datafusion_err!(
+                "invalid value '{value}' for option '{key}'; expected true or false"
+            )
+        } else if current.parse::<usize>().is_ok() {
+            config_datafusion_err!(
+                "invalid value '{value}' for option '{key}'; expected an integer from 0"
+            )
+        } else {
+            config_datafusion_err!("option '{key}': {}", error.message())
+        }
     }
 }
 
@@ -165,10 +191,38 @@ mod tests {
                 .iter()
                 .all(|entry| entry.key.starts_with("partitioned."))
         );
-        assert!(
-            config
-                .set("partitioned.dynamic_filter.max_kyes", "1")
-                .is_err()
-        );
+    }
+
+    #[test]
+    fn mistakes_name_the_option_and_what_is_expected() {
+        let mut config = ConfigOptions::new();
+        config.extensions.insert(PartitionedOptions::default());
+        for (key, value, message) in [
+            (
+                "static_prunning",
+                "false",
+                "unknown option 'partitioned.static_prunning' (did you mean \
+                 'partitioned.static_pruning'?); SHOW ALL lists the options",
+            ),
+            (
+                "static_pruning",
+                "maybe",
+                "invalid value 'maybe' for option 'partitioned.static_pruning'; expected true or false",
+            ),
+            (
+                "list_concurrency",
+                "-1",
+                "invalid value '-1' for option 'partitioned.list_concurrency'; expected an integer from 0",
+            ),
+            (
+                "dynamic_filter.wait",
+                "soon",
+                "option 'partitioned.dynamic_filter.wait': 'soon' is not a duration",
+            ),
+        ] {
+            let key = format!("partitioned.{key}");
+            let error = config.set(&key, value).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
     }
 }

@@ -128,7 +128,7 @@ impl PartitionedSessionExt for SessionStateBuilder {
         let factories = self
             .table_factories()
             .get_or_insert_with(SessionStateDefaults::default_table_factories);
-        add_tsv(factories);
+        add_other_names(factories);
         wrap_table_factories(factories, registry);
 
         let rules = &mut self.physical_optimizers().get_or_insert_default().rules;
@@ -170,10 +170,13 @@ fn add_function(
         .or_insert_with(|| Arc::new(TableFunction::new(name.to_owned(), Arc::new(function))));
 }
 
-/// DataFusion reads tab separated values as CSV and does not know them by name.
-fn add_tsv(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
-    if let Some(csv) = factories.get("CSV").map(Arc::clone) {
-        factories.entry("TSV".to_owned()).or_insert(csv);
+/// DataFusion reads tab separated values as CSV, and one JSON object on each line as JSON, but does not know
+/// them by name.
+fn add_other_names(factories: &mut HashMap<String, Arc<dyn TableProviderFactory>>) {
+    for (name, other) in [("CSV", "TSV"), ("JSON", "NDJSON")] {
+        if let Some(factory) = factories.get(name).map(Arc::clone) {
+            factories.entry(other.to_owned()).or_insert(factory);
+        }
     }
 }
 

@@ -1,131 +1,258 @@
 //! What to write instead: the way out of mistakes that people make who know other systems.
 
-use datafusion::common::DataFusionError;
+use datafusion::common::{DataFusionError, plan_datafusion_err};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use datafusion_partitioned_connector::did_you_mean;
 
-/// The error, behind the advice.
-pub(crate) fn with_advice(error: DataFusionError, advice: Option<&str>) -> DataFusionError {
-    match advice {
-        Some(advice) => error.context(advice),
-        None => error,
+/// The right spelling of something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Advice {
+    text: &'static str,
+    /// Whether the statement can be read, but what it names is not what was meant.
+    is_about_names: bool,
+}
+
+/// The error, behind the advice if that is about its kind.
+pub(crate) fn with_advice(error: DataFusionError, advice: Option<Advice>) -> DataFusionError {
+    let Some(advice) = advice else {
+        return error;
+    };
+    match error.find_root() {
+        DataFusionError::SQL(..) => error.context(advice.text),
+        _ if advice.is_about_names => plan_datafusion_err!("{}", advice.text),
+        _ => error,
     }
 }
 
+const HIVE_CLAUSES: [&[&str]; 7] = [
+    &["CLUSTERED", "BY"],
+    &["SORTED", "BY"],
+    &["SKEWED", "BY"],
+    &["ROW", "FORMAT"],
+    &["STORED", "BY"],
+    &["TBLPROPERTIES"],
+    &[")", "COMMENT"],
+];
+
+/// What a statement begins with, what else it has, and what it should be.
+type Rule = (
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static str,
+);
+
+const SHOW_PARTITIONS: &str = "the statement is SHOW PARTITIONS t [PARTITION (..)] [WHERE ..]; for more, query the table function: \
+     SELECT .. FROM partitions('t')";
+const MSCK: &str = "the statement is MSCK REPAIR TABLE t [ADD | DROP | SYNC PARTITIONS]";
+const PARTITION: &str = "each partition is written PARTITION (column = value, column = value)";
+const ALTER_TABLE: &str = "the statement is ALTER TABLE t ADD | DROP PARTITION (column = value)";
+
+/// Statements that cannot be read.
+const SYNTAX: [Rule; 8] = [
+    (&["ALTER", "TABLE"], &["RECOVER"], MSCK),
+    (&["ALTER", "TABLE"], &["PARTITIONS"], PARTITION),
+    (&["ALTER"], &["PARTITION"], PARTITION),
+    (&["DROP", "PARTITION"], &[], ALTER_TABLE),
+    (&["ADD", "PARTITION"], &[], ALTER_TABLE),
+    (&["REPAIR"], &[], MSCK),
+    (&["MSCK"], &[], MSCK),
+    (
+        &["REFRESH"],
+        &[],
+        "the statement is REFRESH TABLE t [PARTITION (..)]",
+    ),
+];
+
+/// Statements that name what is not there.
+const NAMES: [Rule; 4] = [
+    (&["SHOW", "PARTITION"], &[], SHOW_PARTITIONS),
+    (&["SHOW", "PARTITIONS"], &[], SHOW_PARTITIONS),
+    (
+        &["SELECT"],
+        &["FROM", "PARTITION", "("],
+        "the table function is partitions('t')",
+    ),
+    (
+        &["RESET", "PARTITIONED"],
+        &[],
+        "RESET knows the options of DataFusion; SET partitioned.key = value sets one of these, and SHOW ALL VERBOSE \
+         describes them with their defaults",
+    ),
+];
+
 /// The right spelling of what a statement has in a usual wrong one.
-pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
+pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<Advice> {
     let tokens = statement.iter().map(|token| &token.token);
     let tokens: Vec<&Token> = tokens
         .filter(|token| !matches!(token, Token::Whitespace(_)))
         .collect();
     let words = Words(&tokens);
-    let create = words.starts_with(&["CREATE"]);
-    if create && words.has(&["EXTERNAL"]) {
-        if words.has_misspelt_literal("connector") {
-            return Some("the option that names the connector is 'connector'");
-        }
-        return if words.has(&["OPTIONS", "(", "'", "="]) || words.has(&["OPTIONS", "(", "'", ","]) {
-            Some("options are written OPTIONS ('key' 'value', 'key' 'value')")
-        } else if words.has(&["WITH", "("]) {
-            Some(
-                "CREATE EXTERNAL TABLE has OPTIONS ('key' 'value'); WITH ('key' = 'value') goes with \
-                 CREATE TABLE, without EXTERNAL",
-            )
-        } else if words.has(&["PARTITION", "BY"]) {
-            Some("the clause is PARTITIONED BY (column, column)")
-        } else if words.has(&["STORED", "AS", "'"]) {
-            Some("the format is a bare word, as in STORED AS PARQUET")
-        } else {
-            None
-        };
+    let is_about_names = false;
+    if let Some(text) = words.names() {
+        let is_about_names = true;
+        return Some(Advice {
+            text,
+            is_about_names,
+        });
     }
-    if create && words.has(&["TABLE"]) {
-        return if words.has(&["STORED", "AS"]) || words.has(&["LOCATION", "'"]) {
-            Some(
-                "a table with STORED AS and LOCATION is a CREATE EXTERNAL TABLE; Flink's CREATE TABLE has \
-                 WITH ('connector' = '..', 'format' = '..', 'path' = '..')",
-            )
-        } else if words.has(&["WITH", "(", "'", "'"]) {
-            Some("options are written WITH ('key' = 'value', 'key' = 'value')")
-        } else {
-            None
-        };
-    }
-    if words.starts_with(&["ALTER", "TABLE"]) && words.has(&["PARTITIONS"]) {
-        return Some("each partition is written PARTITION (column = value, column = value)");
-    }
-    if words.has(&["PARTITION"]) && !words.has(&["PARTITION", "("]) {
-        let is_known = ["ALTER", "SHOW", "REFRESH", "TRUNCATE"];
-        if is_known.iter().any(|word| words.starts_with(&[word]))
-            && !words.has(&["SHOW", "PARTITION"])
-        {
-            return Some("a partition is written PARTITION (column = value, column = value)");
-        }
-    }
-    if words.starts_with(&["SHOW", "PARTITION"]) {
-        return Some("the statement is SHOW PARTITIONS t [PARTITION (..)] [WHERE ..]");
-    }
-    if words.starts_with(&["SHOW", "PARTITIONS"]) {
-        return Some(
-            "the statement is SHOW PARTITIONS t [PARTITION (..)] [WHERE ..]; for more, query the table \
-             function: SELECT .. FROM partitions('t')",
-        );
-    }
-    if words.starts_with(&["DROP", "PARTITION"]) || words.starts_with(&["ADD", "PARTITION"]) {
-        return Some("the statement is ALTER TABLE t ADD | DROP PARTITION (column = value)");
-    }
-    if words.starts_with(&["REPAIR"]) || words.starts_with(&["MSCK"]) {
-        return Some("the statement is MSCK REPAIR TABLE t [ADD | DROP | SYNC PARTITIONS]");
-    }
-    if words.starts_with(&["REFRESH"]) {
-        return Some("the statement is REFRESH TABLE t [PARTITION (..)]");
-    }
-    for function in ["PARTITION_REPORT", "PARTITIONS", "TABLE_OPTIONS"] {
-        if words.starts_with(&["SELECT"])
-            && words.has(&[function, "("])
-            && !words.has(&["FROM", function])
-        {
-            return Some(
-                "it is a table function: SELECT * FROM partition_report(), partitions('t') or \
-                 table_options('connector')",
-            );
-        }
-    }
-    None
+    words.syntax().map(|text| Advice {
+        text,
+        is_about_names,
+    })
 }
 
 /// The words of a statement, in which `'` stands for any literal.
 struct Words<'a>(&'a [&'a Token]);
 
 impl Words<'_> {
+    fn names(&self) -> Option<&'static str> {
+        let functions = ["PARTITION_REPORT", "PARTITIONS", "TABLE_OPTIONS"];
+        let mut functions = functions.iter();
+        let is_no_table = functions.any(|f| self.has(&[f, "("]) && !self.has(&["FROM", f]));
+        if self.starts_with(&["SELECT"]) && is_no_table {
+            return Some(
+                "it is a table function: SELECT * FROM partition_report(), partitions('t') or \
+                 table_options('connector')",
+            );
+        }
+        self.first_of(&NAMES)
+    }
+
+    fn syntax(&self) -> Option<&'static str> {
+        let is_create = self.starts_with(&["CREATE"]);
+        if self.has(&["IF", "NOT", "EXIST"]) {
+            return Some("the clause is IF NOT EXISTS");
+        }
+        if is_create && self.has(&["OR", "REPLACE"]) && self.has(&["IF", "NOT", "EXISTS"]) {
+            return Some("leave one out: OR REPLACE makes the table anew, IF NOT EXISTS leaves it");
+        }
+        if is_create && self.has(&["EXTERNAL"]) {
+            return self.create_external_table();
+        }
+        if is_create && self.has(&["TABLE"]) {
+            return self.create_table();
+        }
+        let has_partition = ["SHOW", "REFRESH", "TRUNCATE"];
+        let mut has_partition = has_partition.iter();
+        if has_partition.any(|word| self.starts_with(&[word]))
+            && self.is_wrong(&["PARTITION"], &["("])
+        {
+            return Some(PARTITION);
+        }
+        self.first_of(&SYNTAX)
+    }
+
+    fn create_external_table(&self) -> Option<&'static str> {
+        if HIVE_CLAUSES.iter().any(|clause| self.has(clause)) {
+            return Some(
+                "CLUSTERED BY, SORTED BY, SKEWED BY, ROW FORMAT, STORED BY, TBLPROPERTIES and COMMENT of Hive are not \
+                 supported; leave them out, or see what table_options('filesystem') has for OPTIONS ('key' 'value')",
+            );
+        }
+        if self.has(&["WITH", "("]) {
+            return Some(
+                "CREATE EXTERNAL TABLE has OPTIONS ('key' 'value'); WITH ('key' = 'value') goes with \
+                 CREATE TABLE, without EXTERNAL",
+            );
+        }
+        if self.is_wrong(&["OPTIONS"], &["(", "'", "'"]) || self.has(&["'", "'", "'"]) {
+            return Some("options are written OPTIONS ('key' 'value', 'key' 'value')");
+        }
+        if self.has(&["PARTITION", "BY"])
+            || self.is_wrong(&["PARTITIONED"], &["BY", "("])
+            || self.has(&["PARTITIONED", "BY", "(", "'"])
+        {
+            return Some("the clause is PARTITIONED BY (column, column)");
+        }
+        if self.has_some_types_in_partitioned_by() {
+            return Some(
+                "PARTITIONED BY has the names of declared columns, (year, month), or declares all of them, \
+                 (year INT, month INT)",
+            );
+        }
+        if self.has(&["STORED", "AS", "'"]) {
+            return Some("the format is a bare word, as in STORED AS PARQUET");
+        }
+        if !self.has(&["STORED", "AS"]) {
+            return Some("add STORED AS PARQUET, or another of CSV, TSV, JSON, ARROW and AVRO");
+        }
+        if !self.has(&["LOCATION"]) {
+            return Some("add LOCATION 's3://bucket/folder/', or the path of a local folder");
+        }
+        None
+    }
+
+    fn create_table(&self) -> Option<&'static str> {
+        let of_external: [&[&str]; 4] = [
+            &["STORED", "AS"],
+            &["LOCATION", "'"],
+            &[")", "USING"],
+            &["PARTITIONED", "BY"],
+        ];
+        if self.is_wrong(&["WITH", "("], &["'", "=", "'"]) || self.has(&["=", "'", "'"]) {
+            return Some("options are written WITH ('key' = 'value', 'key' = 'value')");
+        }
+        if !self.has(&["WITH", "("]) && of_external.iter().any(|clause| self.has(clause)) {
+            return Some(
+                "a partitioned table is a CREATE EXTERNAL TABLE with STORED AS and LOCATION, or Flink's CREATE TABLE \
+                 with WITH ('connector' = '..', 'format' = '..', 'path' = '..')",
+            );
+        }
+        None
+    }
+
+    /// Whether some columns have a type in PARTITIONED BY, and others have none.
+    fn has_some_types_in_partitioned_by(&self) -> bool {
+        let clause = ["PARTITIONED", "BY", "("];
+        let mut windows = self.0.windows(clause.len());
+        let Some(start) = windows.position(|tokens| Self::are(tokens, &clause)) else {
+            return false;
+        };
+        let mut depth = 0;
+        let mut lengths = vec![0];
+        for token in &self.0[start + clause.len()..] {
+            match token {
+                Token::RParen if depth == 0 => break,
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                Token::Comma if depth == 0 => lengths.push(0),
+                _ => {}
+            }
+            if !matches!(token, Token::Comma) {
+                lengths
+                    .last_mut()
+                    .into_iter()
+                    .for_each(|length| *length += 1);
+            }
+        }
+        lengths.contains(&1) && lengths.iter().any(|length| *length > 1)
+    }
+
+    fn first_of(&self, rules: &[Rule]) -> Option<&'static str> {
+        let mut rules = rules.iter();
+        let rule = rules.find(|(first, has, _)| self.starts_with(first) && self.has(has));
+        rule.map(|(.., text)| *text)
+    }
+
     fn starts_with(&self, words: &[&str]) -> bool {
         self.0.len() >= words.len() && Self::are(&self.0[..words.len()], words)
     }
 
     fn has(&self, words: &[&str]) -> bool {
+        if words.is_empty() {
+            return true;
+        }
         let mut windows = self.0.windows(words.len());
         windows.any(|tokens| Self::are(tokens, words))
     }
 
-    /// Whether a literal is nearly `name`, and none is.
-    fn has_misspelt_literal(&self, name: &str) -> bool {
-        let literals = self.0.iter().filter_map(|token| match token {
-            Token::SingleQuotedString(literal) => Some(literal.as_str()),
-            _ => None,
-        });
-        let mut is_near = false;
-        for literal in literals {
-            if literal.eq_ignore_ascii_case(name) {
-                return false;
-            }
-            is_near |= !did_you_mean(literal, [name]).is_empty();
-        }
-        is_near
+    /// Whether `clause` is there, but not with `behind`.
+    fn is_wrong(&self, clause: &[&str], behind: &[&str]) -> bool {
+        self.has(clause) && !self.has(&[clause, behind].concat())
     }
 
     fn are(tokens: &[&Token], words: &[&str]) -> bool {
         tokens.iter().zip(words).all(|(token, word)| match token {
-            Token::SingleQuotedString(_) => *word == "'",
+            Token::SingleQuotedString(_) | Token::Number(..) => *word == "'",
             Token::Word(text) => {
                 text.quote_style.is_none() && text.value.eq_ignore_ascii_case(word)
             }

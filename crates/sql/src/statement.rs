@@ -7,6 +7,7 @@ use datafusion::sql::parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
 use datafusion_partitioned_connector::hide_credentials;
 
+use crate::advice::Advice;
 use crate::hint::TableHint;
 
 /// A statement.
@@ -28,7 +29,7 @@ pub struct DataFusionStatement {
     /// Options that it gives tables for itself.
     pub hints: Vec<TableHint>,
     /// What to write instead, should it fail.
-    pub(crate) advice: Option<&'static str>,
+    pub(crate) advice: Option<Advice>,
 }
 
 /// Shows no options, which can be secret.

@@ -43,6 +43,12 @@ impl DeclaredColumns {
         let mut partition_columns: Vec<PartitionColumn> = vec![];
         for name in &command.table_partition_cols {
             let name = normalize_name(name, config)?;
+            if partition_columns.iter().any(|column| column.name == name) {
+                return plan_err!(
+                    "table '{}': PARTITIONED BY has the column '{name}' twice; remove one",
+                    command.name
+                );
+            }
             let field = declared.field_with_name(&name).ok();
             if let Some(field) = field {
                 check_partition_field(field, command)?;
@@ -96,7 +102,8 @@ pub(crate) fn with_dictionaries(spec: &PartitionSpec) -> Result<PartitionSpec> {
 fn check_partition_field(field: &Field, command: &CreateExternalTable) -> Result<()> {
     if !has_text(field.data_type()) {
         return plan_err!(
-            "partition column '{}' of table '{}' has the type {}, which no directory name spells",
+            "partition column '{}' of table '{}' has the type {}, which no directory name spells; use a \
+             number, text, a date or a timestamp",
             field.name(),
             command.name,
             field.data_type()

@@ -1,12 +1,11 @@
 //! The connector `filesystem`: partitioned tables in directories.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
-use datafusion::common::{
-    DataFusionError, Result, TableReference, internal_datafusion_err, plan_err,
-};
+use datafusion::common::{Result, TableReference, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::CreateExternalTable;
@@ -82,25 +81,24 @@ impl Connector for FilesystemConnector {
                 command.name
             );
         };
-        let in_table = |error: DataFusionError| error.context(format!("table '{}'", command.name));
         let directories = |spec: &PartitionSpec| {
             let layout = options.layout(spec)?;
             options.rules_of(DirectoryCatalog::try_new(&roots, spec.clone(), layout)?)
         };
-        let projection = Projection::try_new(context.options(), &columns).map_err(in_table)?;
-        let registered = Registered::try_new(context.options()).map_err(in_table)?;
+        let projection = Projection::try_new(context.options(), &columns)?;
+        let registered = Registered::try_new(context.options())?;
         let (file_schema, catalog): (_, Arc<dyn PartitionCatalog>) =
             match (&projection, &registered) {
                 (Some(projection), _) => {
                     let kind = "a partition projection";
                     let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
                     let catalog = projection.catalog(&roots, &spec, &options, context.options());
-                    (file_schema, catalog.map_err(in_table)?)
+                    (file_schema, catalog?)
                 }
                 (None, Some(_)) => {
                     let kind = "registered partitions";
                     let (file_schema, spec) = declared_columns(context, &columns, &options, kind)?;
-                    let catalog = Registered::catalog(directories(&spec)?).map_err(in_table)?;
+                    let catalog = Registered::catalog(directories(&spec)?)?;
                     (file_schema, Arc::new(catalog))
                 }
                 (None, None) => {
@@ -175,7 +173,8 @@ fn roots(context: &ConnectorContext<'_>) -> Result<Vec<ListingTableUrl>> {
     for root in &roots {
         if runtime.object_store(root).is_err() {
             return plan_err!(
-                "no object store is registered for '{}', the LOCATION of table '{}'",
+                "no object store is registered for '{}', the LOCATION of table '{}'; register one with \
+                 SessionContext::register_object_store",
                 root.object_store(),
                 command.name
             );
@@ -193,11 +192,25 @@ fn root(command: &CreateExternalTable, location: &str) -> Result<ListingTableUrl
         && !path.is_dir()
     {
         return plan_err!(
-            "LOCATION '{location}' of table '{}' is not an existing directory",
-            command.name
+            "LOCATION '{location}' of table '{}' {}",
+            command.name,
+            why_no_directory(&path)
         );
     }
     Ok(root)
+}
+
+fn why_no_directory(path: &Path) -> String {
+    if path.exists() {
+        return "is a file; give the directory that holds the first partition level".to_owned();
+    }
+    if path.iter().any(|name| name == "~") {
+        return "does not exist; '~' is not expanded, so write the path of the home folder"
+            .to_owned();
+    }
+    let nearest = path.ancestors().find(|parent| parent.is_dir());
+    let nearest = nearest.unwrap_or(path).display();
+    format!("does not exist; correct the path, or make the directory (there is '{nearest}')")
 }
 
 /// The URL of a `LOCATION`, which is a directory and nothing else.
@@ -210,7 +223,8 @@ pub fn parse_location(table: &TableReference, location: &str) -> Result<ListingT
     if !url.username().is_empty() || url.password().is_some() {
         // Not shown: it is a secret.
         return plan_err!(
-            "LOCATION of table '{table}' contains credentials; give them to the object store"
+            "LOCATION of table '{table}' contains credentials; leave them out, and give them to the \
+             object store: in the shell dfp by variables AWS_* or options 'aws.*'"
         );
     }
     if url.query().is_some() || url.fragment().is_some() {

@@ -1,6 +1,5 @@
 //! The formats of `STORED AS`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::catalog::Session;
@@ -9,8 +8,7 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::file_format::csv::CsvFormat;
 use datafusion::execution::SessionState;
 use datafusion_partitioned_connector::{
-    ConnectorContext, ConnectorOption, OptionDescription, OptionValue, hide_credentials,
-    parse_choice, quoted_list,
+    ConnectorContext, ConnectorOption, OptionDescription, OptionValue, parse_choice, quoted_list,
 };
 
 use crate::files::{FileReadOptions, MatchBy};
@@ -18,7 +16,7 @@ use crate::files::{FileReadOptions, MatchBy};
 /// What `STORED AS` may say, in capitals as it arrives.
 const FORMATS: [&str; 7] = ["PARQUET", "CSV", "TSV", "JSON", "NDJSON", "ARROW", "AVRO"];
 
-/// The format that DataFusion has under another name, with other defaults.
+/// The format that DataFusion has as CSV, with other defaults.
 const TSV: &str = "TSV";
 
 const MATCH_BY: ConnectorOption<Option<MatchBy>> = ConnectorOption::new(
@@ -75,21 +73,13 @@ impl TableFormat {
                 .entry(delimiter)
                 .or_insert_with(|| "\t".to_owned());
         }
-        let known_as = if file_type == TSV { "CSV" } else { file_type };
+        let known_as = match file_type {
+            TSV => "CSV",
+            "NDJSON" => "JSON",
+            other => other,
+        };
         let factory = context.format_factory(known_as)?;
-        let format = factory.create(state, &format_options).map_err(|error| {
-            let is_refused = |(key, value): &(&String, &String)| {
-                let alone = HashMap::from([((*key).clone(), (*value).clone())]);
-                factory.create(state, &alone).is_err()
-            };
-            match format_options.iter().find(is_refused) {
-                Some((key, value)) => {
-                    let key = key.strip_prefix("format.").unwrap_or(key);
-                    error.context(format!("option '{key}' is '{}'", hide_credentials(value)))
-                }
-                None => error,
-            }
-        })?;
+        let format = factory.create(state, &format_options)?;
 
         let match_by = options.get(&MATCH_BY)?;
         let has_names = !is_positional(state, format.as_ref(), MatchBy::Name);

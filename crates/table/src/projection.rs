@@ -10,7 +10,7 @@ use datafusion_partitioned_catalog::{
     ProjectedLocations, ProjectionCatalog,
 };
 use datafusion_partitioned_connector::{
-    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, parse_choice,
+    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, did_you_mean, parse_choice,
 };
 use datafusion_partitioned_core::{PartitionCatalog, PartitionSpec};
 
@@ -97,6 +97,7 @@ impl Projection {
         let enabled = options.get(&ENABLED)?;
         let template = options.get(&TEMPLATE)?;
         let names = || declared.partition_columns.iter().map(|c| c.name.as_str());
+        refuse_other_columns(options, names)?;
         let mut columns = vec![];
         let mut listed: Option<&str> = None;
         for name in names() {
@@ -184,6 +185,28 @@ impl Projection {
             ),
         }
     }
+}
+
+/// Refuses a rule for what is no partition column.
+fn refuse_other_columns<'a, N>(options: &ConnectorOptions, names: impl Fn() -> N) -> Result<()>
+where
+    N: Iterator<Item = &'a str>,
+{
+    let rules = Projection::descriptions();
+    for key in options.keys() {
+        let Some(name) = rules.iter().find_map(|rule| rule.name_in(key)) else {
+            continue;
+        };
+        if !name.is_empty() && !names().any(|column| column.to_lowercase() == name) {
+            return plan_err!(
+                "option '{key}': there is no partition column '{name}'{}; the partition columns are: \
+                 {}",
+                did_you_mean(name, names()),
+                names().collect::<Vec<_>>().join(", ")
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The rule for one column, if it has one.

@@ -67,7 +67,7 @@ impl Walk {
                 let is_file = is_data_file(directory, object, |_, _| false);
                 // What the table does not select is none of its files, wherever it is.
                 if is_file && table.is_selected(object) {
-                    self.found.misplaced.store(true, Ordering::Relaxed);
+                    self.found.misplaced.get_or_init(|| object.location.clone());
                     self.context.metrics.files_misplaced.add(1);
                 }
                 continue;
@@ -118,7 +118,8 @@ impl Walk {
         // A walk by levels does not look at other directories where the name is fixed.
         for (_, mismatch) in mismatches.iter().filter(|(depth, _)| is_fixed(*depth)) {
             keep[mismatch.row] = false;
-            self.found.misplaced.store(true, Ordering::Relaxed);
+            let location = &sources[mismatch.row].location;
+            self.found.misplaced.get_or_init(|| location.clone());
         }
         let partitions = keep.iter().filter(|keep| **keep).count();
         self.found
@@ -151,18 +152,20 @@ impl Walk {
     /// above the last partition level.
     pub(super) fn check_found(&self) -> Result<()> {
         let found = &self.found;
-        if found.partitions.load(Ordering::Relaxed) > 0 || !found.misplaced.load(Ordering::Relaxed)
-        {
-            let partitions = found.returned.load(Ordering::Relaxed);
-            let observed = &self.table.observed;
-            return observed.record_whole_table(self.number, partitions);
+        match found.misplaced.get() {
+            Some(misplaced) if found.partitions.load(Ordering::Relaxed) == 0 => plan_err!(
+                "no partition below '{}', but '{}': expected directories '{}'; does PARTITIONED \
+                 BY name a column too many, is LOCATION a level too deep, or is it another 'partition.layout'?",
+                self.table.describe_roots(),
+                self.table.url_of(misplaced),
+                self.table.layout.example()
+            ),
+            _ => {
+                let partitions = found.returned.load(Ordering::Relaxed);
+                let observed = &self.table.observed;
+                observed.record_whole_table(self.number, partitions)
+            }
         }
-        plan_err!(
-            "no partition below '{}', but data files: expected directories '{}'; does PARTITIONED \
-             BY name a column too many, or is LOCATION a level too deep?",
-            self.table.describe_roots(),
-            self.table.layout.example()
-        )
     }
 }
 

@@ -16,8 +16,8 @@ mod flat;
 mod levels;
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, StringArray};
 use datafusion::arrow::buffer::BooleanBuffer;
@@ -53,8 +53,8 @@ struct Found {
     partitions: AtomicUsize,
     /// Partitions that are part of the table.
     returned: AtomicUsize,
-    /// Whether there was a data file outside of all partitions.
-    misplaced: AtomicBool,
+    /// A data file outside of all partitions, or a directory that is no partition.
+    misplaced: OnceLock<Path>,
     /// The directories left out because they do not fit; several listings may come across one.
     skipped: Mutex<HashSet<Path>>,
 }

@@ -197,6 +197,7 @@ impl PartitionLayout {
                     expected: level.example(),
                     segment: (*name).to_owned(),
                     path: path_of(row),
+                    advice: level.advice(name),
                 };
                 mismatches.push(Mismatch { row, error });
             }

@@ -166,6 +166,19 @@ impl Level {
         }
     }
 
+    /// What to change for a directory name that does not fit.
+    pub(super) fn advice(&self, name: &str) -> &'static str {
+        match &self.pattern {
+            Pattern::Named(_) if name.contains('=') => {
+                "PARTITIONED BY has the columns of the directories in their order"
+            }
+            Pattern::Named(_) => {
+                "for directories without column names set 'partition.layout' to 'directory' or a template"
+            }
+            Pattern::Parts(_) => "'partition.layout' says how directories are named",
+        }
+    }
+
     /// What a name of this level looks like, for people: `year=<value>`, `x-<day>`.
     pub(super) fn example(&self) -> String {
         match &self.pattern {

@@ -66,8 +66,10 @@ fn mismatches_name_column_text_and_path() {
     assert_eq!(
         errors,
         [
-            "1: partition column 'k': 'abc' is not a value of type Int32 (in 't/k=abc')",
-            "2: expected a directory 'k=<value>' but found 'j=1' (in 't/j=1')",
+            "1: partition column 'k': 'abc' is not a value of type Int32 (in 't/k=abc'); declare another \
+             type, or set 'partition.on-mismatch' to 'null' or 'skip'",
+            "2: expected a directory 'k=<value>' but found 'j=1' (in 't/j=1'); PARTITIONED BY has the columns \
+             of the directories in their order",
         ]
     );
     assert_eq!(parsed.values[0].null_count(), 2);

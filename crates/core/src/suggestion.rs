@@ -11,16 +11,28 @@ pub fn did_you_mean<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str
     candidates
         .into_iter()
         .map(|candidate| {
-            (
-                normalized_levenshtein(&name, &candidate.to_lowercase()),
-                candidate,
-            )
+            let similarity = similarity(&name, &candidate.to_lowercase());
+            (similarity, candidate)
         })
         .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(left, _), (right, _)| left.total_cmp(right))
         .map_or_else(String::new, |(_, candidate)| {
             format!(" (did you mean '{candidate}'?)")
         })
+}
+
+/// How alike two names are, of which one may have two letters in each other's place.
+fn similarity(name: &str, candidate: &str) -> f64 {
+    let letters: Vec<char> = name.chars().collect();
+    let is_swapped = (1..letters.len()).any(|index| {
+        let mut letters = letters.clone();
+        letters.swap(index - 1, index);
+        candidate.chars().eq(letters)
+    });
+    match is_swapped {
+        true => 1.0 - 1.0 / letters.len() as f64,
+        false => normalized_levenshtein(name, candidate),
+    }
 }
 
 /// `'a', 'b'`, or `none`.
@@ -48,6 +60,7 @@ mod tests {
             " (did you mean 'filesystem'?)"
         );
         assert_eq!(did_you_mean("kafka", known), "");
+        assert_eq!(did_you_mean("dya", ["day"]), " (did you mean 'day'?)");
     }
 
     #[test]
