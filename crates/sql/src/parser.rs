@@ -89,7 +89,7 @@ pub fn is_complete(sql: &str, options: &SqlParserOptions) -> bool {
             let goes_on = goes_on.iter().any(|text| error.message.starts_with(text));
             // So it says of an escape that does not exist, too.
             let is_escape = error.message.starts_with("Unterminated encoded");
-            return !goes_on || (is_escape && sql.matches('\'').count() % 2 == 0);
+            return !goes_on || (is_escape && sql.matches('\'').count().is_multiple_of(2));
         }
     };
     let last = tokens
@@ -173,7 +173,11 @@ fn advised(statement: Result<Statement>, tokens: &[TokenWithSpan]) -> Result<Sta
             Ok(Statement::DataFusion(statement))
         }
         Ok(statement) => Ok(statement),
-        Err(error) => Err(with_advice(error, advice)),
+        Err(error) => match error.find_root() {
+            DataFusionError::SQL(..) => Err(with_advice(error, advice)),
+            // It has its own.
+            _ => Err(error),
+        },
     }
 }
 
