@@ -205,3 +205,64 @@ async fn startup_files_run_before_standard_input() {
     let (_, output, errors) = dfp(&arguments, "SELECT id FROM t").await;
     assert_eq!((output.as_str(), errors.as_str()), ("id\n1\n", ""));
 }
+
+#[tokio::test]
+async fn commands_of_the_prompt_are_no_statements() {
+    for input in ["\\d", "SELECT 1;\n  \\d t\nSELECT 2;", "\\pset format csv"] {
+        let (outcome, _, errors) = dfp(&["-q"], input).await;
+        assert_eq!(outcome, Outcome::Failure);
+        assert!(
+            errors.contains("is a command of the prompt; SQL has SHOW TABLES"),
+            "{errors}"
+        );
+    }
+    let (outcome, _, errors) = dfp(&["-c", "help"], "").await;
+    assert_eq!(outcome, Outcome::Failure);
+    assert!(
+        errors.contains("'help' is a command of the prompt"),
+        "{errors}"
+    );
+}
+
+#[tokio::test]
+async fn files_may_begin_with_a_byte_order_mark() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("mark.sql");
+    std::fs::write(&file, "\u{feff}SELECT 1 AS a").unwrap();
+    let file = file.to_str().unwrap();
+    let (outcome, output, errors) = dfp(&["--format", "CSV", "-f", file], "").await;
+    assert_eq!((outcome, errors.as_str()), (Outcome::Success, ""));
+    assert_eq!(output, "a\n1\n");
+}
+
+#[tokio::test]
+async fn tables_that_no_catalog_file_keeps_are_noted() {
+    let dir = csv_tree(&[("p=1", &[1])]);
+    let lake = tempfile::tempdir().unwrap();
+    let file = lake.path().join("tables.db");
+    let file = file.to_str().unwrap();
+    let kept = create(dir.path());
+    let (_, _, errors) = dfp(&["--catalog", file, "-c", &kept], "").await;
+    assert_eq!(errors, "");
+    let made = "CREATE TABLE m AS SELECT 1 AS a";
+    let (_, _, errors) = dfp(&["--catalog", file, "-c", made], "").await;
+    assert_eq!(
+        errors,
+        "note: 'm' is in memory only; the catalog file keeps tables of connectors, views and schemas\n"
+    );
+    let (_, _, errors) = dfp(&["-q", "--catalog", file, "-c", made], "").await;
+    assert_eq!(errors, "");
+    let (_, _, errors) = dfp(&["-c", made], "").await;
+    assert_eq!(errors, "");
+}
+
+#[tokio::test]
+async fn locations_elsewhere_are_refused() {
+    let sql = "CREATE EXTERNAL TABLE t (id INT, p INT) STORED AS CSV PARTITIONED BY (p) \
+               LOCATION 'gs://lake/t' OPTIONS ('connector' 'filesystem')";
+    let (_, _, errors) = dfp(&["-c", sql], "").await;
+    assert!(
+        errors.contains("begins with 'gs://', but the shell reads local paths and s3:// only"),
+        "{errors}"
+    );
+}

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pub(crate) catalog: Option<PathBuf>,
 
     /// How to write results
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, ignore_case = true, default_value_t)]
     pub(crate) format: OutputFormat,
 
     /// Write results only: no row counts, times and greeting
@@ -237,6 +237,8 @@ mod tests {
             let args = Args::try_parse_from(["dfp", "--format", name]).unwrap();
             assert_eq!(args.format.to_string(), name);
             assert_eq!(OutputFormat::parse(name), Ok(args.format));
+            let capitals = Args::try_parse_from(["dfp", "--format", &name.to_uppercase()]);
+            assert_eq!(capitals.unwrap().format, args.format);
         }
     }
 

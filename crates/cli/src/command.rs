@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use datafusion::logical_expr::Documentation;
 use datafusion::prelude::SessionContext;
+use datafusion_partitioned::connector::did_you_mean;
 
 use crate::args::{MaxRows, OutputFormat, Width};
 use crate::print::Printer;
@@ -33,6 +34,25 @@ pub(crate) const COMMANDS: [(&str, &str, &str); 10] = [
     ),
     ("\\?", "", "this list; also 'help'"),
     ("\\q", "", "leave; also 'quit', 'exit' and Ctrl-D"),
+];
+
+/// The table functions of this project, as `\h` shows them.
+const TABLE_FUNCTIONS: [(&str, &str); 3] = [
+    (
+        "partitions",
+        "the partitions of a table: columns, number of files, bytes, rows and location\n\n  \
+         SELECT * FROM partitions('t') WHERE day > '2024-06-01'\n",
+    ),
+    (
+        "partition_report",
+        "what each scan of the last query has done: its filters, and the partitions listed, pruned and \
+         scanned\n\n  SELECT * FROM partition_report()\n",
+    ),
+    (
+        "table_options",
+        "the options of a connector: key, type, default and what it does\n\n  \
+         SELECT * FROM table_options('filesystem')\n",
+    ),
 ];
 
 /// What `\pset` sets.
@@ -105,32 +125,8 @@ fn parse_switch(command: &str, value: &str) -> Result<Option<bool>, String> {
 }
 
 fn unknown(name: &str) -> String {
-    let distances = COMMANDS
-        .iter()
-        .map(|(known, ..)| (distance(name, known), known));
-    let nearest = distances.min_by_key(|(distance, _)| *distance);
-    let suggestion = match nearest {
-        Some((distance, known)) if distance <= 2 && name.len() > 3 => {
-            format!("; did you mean '{known}'?")
-        }
-        _ => String::new(),
-    };
-    format!("unknown command '{name}'{suggestion}; '\\?' lists the commands")
-}
-
-/// How many characters have to be put in, left out or replaced to get from one text to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<_> = to.chars().collect();
-    let mut row: Vec<_> = (0..=to.len()).collect();
-    for (line, character) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], line + 1);
-        for (column, other) in to.iter().enumerate() {
-            let replaced = diagonal + usize::from(character != *other);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
+    let similar = did_you_mean(name, COMMANDS.map(|(known, ..)| known));
+    format!("unknown command '{name}'{similar}; '\\?' lists the commands")
 }
 
 /// The text of `\?`.
@@ -193,6 +189,10 @@ pub(crate) fn describe_function(context: &SessionContext, name: &str) -> Result<
         .and_then(|function| function.documentation())
         .or_else(|| aggregate.and_then(|function| function.documentation()))
         .or_else(|| window.and_then(|function| function.documentation()));
+    let mut table_functions = TABLE_FUNCTIONS.iter();
+    if let Some((_, text)) = table_functions.find(|(known, _)| *known == name) {
+        return Ok(format!("{name}: {text}"));
+    }
     match documentation {
         Some(documentation) => Ok(describe(&name, documentation)),
         None if functions(context).contains(&name) => Ok(format!("{name} has no documentation\n")),
@@ -284,7 +284,7 @@ mod tests {
         let error = |line: &str| Command::parse(line).unwrap().unwrap_err();
         assert_eq!(
             error("\\timng on"),
-            "unknown command '\\timng'; did you mean '\\timing'?; '\\?' lists the commands"
+            "unknown command '\\timng' (did you mean '\\timing'?); '\\?' lists the commands"
         );
         assert_eq!(
             error("\\x"),
@@ -311,6 +311,8 @@ mod tests {
             text.starts_with("abs: ") && text.contains("abs(numeric_expression)"),
             "{text}"
         );
+        let text = describe_function(&context, "partitions").unwrap();
+        assert!(text.contains("FROM partitions('t')"), "{text}");
         let error = describe_function(&context, "abz").unwrap_err();
         assert!(error.contains("unknown function 'abz'"), "{error}");
     }

@@ -24,7 +24,9 @@ use crate::command::{COMMANDS, Command, SETTINGS, functions};
 
 /// The words of SQL that are worth to be completed.
 const KEYWORDS: &[&str] = &[
+    "ADD",
     "ALL",
+    "ALTER",
     "ANALYZE",
     "AND",
     "ANTI",
@@ -81,6 +83,7 @@ const KEYWORDS: &[&str] = &[
     "LIKE",
     "LIMIT",
     "LOCATION",
+    "MSCK",
     "NOT",
     "NULL",
     "NULLS",
@@ -95,6 +98,10 @@ const KEYWORDS: &[&str] = &[
     "PARTITION",
     "PARTITIONED",
     "PARTITIONS",
+    "PURGE",
+    "REFRESH",
+    "REPAIR",
+    "REPLACE",
     "RESET",
     "RIGHT",
     "ROWS",
@@ -105,12 +112,14 @@ const KEYWORDS: &[&str] = &[
     "SHOW",
     "SMALLINT",
     "STORED",
+    "SYNC",
     "TABLE",
     "TABLES",
     "THEN",
     "TIMESTAMP",
     "TREE",
     "TRUE",
+    "TRUNCATE",
     "UNION",
     "UNNEST",
     "USING",
@@ -124,8 +133,16 @@ const KEYWORDS: &[&str] = &[
 ];
 
 /// The words that stand before the name of a table.
-const BEFORE_TABLES: [&str; 8] = [
-    "FROM", "JOIN", "INTO", "TABLE", "DESCRIBE", "UPDATE", "COPY", "VIEW",
+const BEFORE_TABLES: [&str; 9] = [
+    "FROM",
+    "JOIN",
+    "INTO",
+    "TABLE",
+    "DESCRIBE",
+    "UPDATE",
+    "COPY",
+    "VIEW",
+    "PARTITIONS",
 ];
 
 /// Completes entries, and finds their ends.
@@ -198,9 +215,20 @@ impl SqlHelper {
             word.is_some_and(|word| names.iter().any(|name| word.eq_ignore_ascii_case(name)))
         };
         if is(words.first(), &["SET", "SHOW", "RESET"]) && words.len() == 1 {
-            let mut offered = self.options();
-            offered.extend(["TABLES", "FUNCTIONS", "ALL", "COLUMNS"].map(str::to_owned));
-            return (start, with_prefix(offered, word));
+            let shown = [
+                "TABLES",
+                "PARTITIONS",
+                "FUNCTIONS",
+                "CREATE",
+                "COLUMNS",
+                "ALL",
+            ];
+            let mut offered = with_prefix(in_case_of(word, &shown), word);
+            // Options are in small letters.
+            if offered.is_empty() || !word.starts_with(char::is_uppercase) {
+                offered.extend(with_prefix(self.options(), word));
+            }
+            return (start, offered);
         }
         let ends_with_word = matches!(tokens.last(), Some(Token::Word(_)));
         if is(words.last(), &BEFORE_TABLES) && ends_with_word {
@@ -227,12 +255,7 @@ impl SqlHelper {
         }
         offered.extend(functions(&self.context).into_iter().map(|name| name + "("));
         let mut offered = with_prefix(offered, word);
-        let small = word.starts_with(char::is_lowercase);
-        let keywords = KEYWORDS.iter().map(|keyword| match small {
-            true => keyword.to_lowercase(),
-            false => (*keyword).to_owned(),
-        });
-        offered.extend(with_prefix(keywords.collect(), word));
+        offered.extend(with_prefix(in_case_of(word, KEYWORDS), word));
         (start, offered)
     }
 
@@ -392,6 +415,16 @@ fn is_keyword(word: &str) -> bool {
         .any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
+/// Keywords in small letters if the word begins so.
+fn in_case_of(word: &str, keywords: &[&str]) -> Vec<String> {
+    let is_small = word.starts_with(char::is_lowercase);
+    let keywords = keywords.iter().map(|keyword| match is_small {
+        true => keyword.to_lowercase(),
+        false => (*keyword).to_owned(),
+    });
+    keywords.collect()
+}
+
 /// What an identifier stands for.
 fn value(word: &Word) -> String {
     match word.quote_style {
@@ -479,6 +512,26 @@ mod tests {
         assert_eq!(completed(&helper, "SELECT 1 FROM sales WHER|"), ["WHERE"]);
         let clause = completed(&helper, "CREATE TABLE x (a INT) PARTITIONED B|");
         assert!(clause.contains(&"BY".to_owned()), "{clause:?}");
+    }
+
+    #[tokio::test]
+    async fn statements_about_partitions_are_completed() {
+        let helper = helper().await;
+        assert_eq!(completed(&helper, "SHOW PART|"), ["PARTITIONS"]);
+        let small = completed(&helper, "show parti|");
+        assert!(small.contains(&"partitions".to_owned()), "{small:?}");
+        assert_eq!(completed(&helper, "SHOW PARTITIONS sa|"), ["sales"]);
+        for (text, word) in [
+            ("ALT", "ALTER"),
+            ("MS", "MSCK"),
+            ("REF", "REFRESH"),
+            ("TRUN", "TRUNCATE"),
+        ] {
+            let offered = completed(&helper, &format!("{text}|"));
+            assert!(offered.contains(&word.to_owned()), "{offered:?}");
+        }
+        assert_eq!(completed(&helper, "MSCK REPA|"), ["REPAIR"]);
+        assert_eq!(completed(&helper, "ALTER TABLE sales DRO|"), ["DROP"]);
     }
 
     #[tokio::test]

@@ -28,6 +28,8 @@ use crate::query::{Answer, AnswerKind};
 pub(crate) struct Printer {
     pub(crate) format: OutputFormat,
     pub(crate) max_rows: MaxRows,
+    /// What sets the most rows.
+    pub(crate) max_rows_by: &'static str,
     pub(crate) width: Width,
     /// Whether nothing but results is written.
     pub(crate) quiet: bool,
@@ -42,6 +44,7 @@ impl Printer {
         Self {
             format: args.format,
             max_rows: args.maxrows,
+            max_rows_by: "--maxrows",
             width: args.width,
             quiet: args.quiet,
             timing: !args.quiet,
@@ -157,7 +160,8 @@ impl Printer {
             if count > max_rows {
                 write!(
                     output,
-                    " (First {max_rows} displayed. Use --maxrows to adjust)"
+                    " (First {max_rows} displayed. Use {} to adjust)",
+                    self.max_rows_by
                 )?;
             }
             writeln!(output)?;
@@ -302,7 +306,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("\n2 row(s) fetched. (First 1 displayed."),
+            text.contains("\n2 row(s) fetched. (First 1 displayed. Use --maxrows to adjust)"),
             "{text}"
         );
         assert!(text.contains("\nElapsed 0."), "{text}");
@@ -312,6 +316,7 @@ mod tests {
         Printer {
             format,
             max_rows: MaxRows(usize::MAX),
+            max_rows_by: "--maxrows",
             width: Width::Auto,
             quiet: true,
             timing: false,

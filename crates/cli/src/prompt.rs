@@ -31,6 +31,7 @@ pub(crate) async fn prompt<W: Write + Send>(
     let config = config().map_err(ShellError::Terminal)?;
     let mut file = history.map(|path| HistoryFile::new(path, config.clone()));
     let mut history = known_entries(&config, &mut file, errors);
+    shell.printer().max_rows_by = "\\pset maxrows";
     if !shell.printer().quiet {
         greet(shell.output()).map_err(|_| ShellError::OutputClosed)?;
     }
@@ -60,6 +61,7 @@ pub(crate) async fn prompt<W: Write + Send>(
             }
             None => shell.execute("the prompt", &entry).await,
         };
+        shell.write_notes(errors);
         match result {
             Ok(()) => {}
             Err(ShellError::Statement { source, .. }) => {

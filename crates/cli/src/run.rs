@@ -113,6 +113,18 @@ async fn run_sources(
         })?;
     }
     let mut shell = Shell::try_new(args, environment, output)?;
+    let result = run_in_shell(&mut shell, args, environment, input, errors).await;
+    shell.write_notes(errors);
+    result
+}
+
+async fn run_in_shell(
+    shell: &mut Shell<impl Write + Send>,
+    args: &Args,
+    environment: &Environment,
+    input: Input<impl Read + Send>,
+    errors: &mut (impl Write + Send),
+) -> Result<(), ShellError> {
     for path in args.file.iter().chain(&args.rc) {
         shell.execute_file(path).await?;
     }
@@ -126,9 +138,9 @@ async fn run_sources(
     match input {
         Input::Terminal => {
             if args.rc.is_empty() {
-                run_own_file(&mut shell, environment, errors).await?;
+                run_own_file(shell, environment, errors).await?;
             }
-            prompt(&mut shell, environment.history.clone(), errors).await
+            prompt(shell, environment.history.clone(), errors).await
         }
         Input::Stream(mut stream) => {
             let mut sql = String::new();

@@ -5,20 +5,24 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err};
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser;
+use datafusion::sql::sqlparser::ast;
+use datafusion_partitioned::prelude::*;
 use datafusion_partitioned::sql::{ParsedStatement, Statement, parse_statements};
 use rustyline::error::ReadlineError;
 use tokio::select;
 
 use crate::args::Args;
+use crate::command::Command;
 use crate::environment::Environment;
 use crate::interrupt::Interrupts;
 use crate::print::Printer;
 use crate::progress::Progress;
 use crate::query::Query;
 use crate::session::create_session;
-use crate::storage::open_buckets;
+use crate::storage::{names_connector, open_buckets};
 
 /// A session together with the place where results go.
 pub(crate) struct Shell<W> {
@@ -27,6 +31,9 @@ pub(crate) struct Shell<W> {
     output: Output<W>,
     environment: Environment,
     interrupts: Interrupts,
+    /// Whether tables are those of a catalog file.
+    has_catalog_file: bool,
+    notes: Vec<String>,
 }
 
 /// How a statement ended that did not fail.
@@ -51,6 +58,8 @@ impl<W: Write + Send> Shell<W> {
             },
             environment: environment.clone(),
             interrupts: Interrupts::default(),
+            has_catalog_file: args.catalog.is_some(),
+            notes: vec![],
         })
     }
 
@@ -68,6 +77,8 @@ impl<W: Write + Send> Shell<W> {
     /// The origin of the text and the position in it are all that an error shows of the statement:
     /// the statement itself can contain credentials.
     pub(crate) async fn execute(&mut self, origin: &str, sql: &str) -> Result<(), ShellError> {
+        // Some editors begin a file with this mark.
+        let sql = sql.strip_prefix('\u{feff}').unwrap_or(sql);
         let config = self.context.copied_config();
         let statements = parse_statements(sql, &config.options().sql_parser);
         for (index, parsed) in statements.into_iter().enumerate() {
@@ -77,7 +88,7 @@ impl<W: Write + Send> Shell<W> {
             } = parsed;
             let result = match statement {
                 Ok(statement) => self.execute_statement(statement).await,
-                Err(error) => Err(error),
+                Err(error) => Err(as_command(sql, line).unwrap_or(error)),
             };
             let ended = result
                 .map_err(hide)
@@ -107,6 +118,10 @@ impl<W: Write + Send> Shell<W> {
         }
         let config = self.context.copied_config();
         let format = &config.options().format;
+        let table = match self.has_catalog_file && !self.printer.quiet {
+            true => table_in_memory(&statement, &self.context),
+            false => None,
+        };
         let progress = match self.environment.errors_are_terminal && !self.printer.quiet {
             true => Progress::of_next_query(&self.context),
             false => Progress::hidden(),
@@ -130,7 +145,14 @@ impl<W: Write + Send> Shell<W> {
         };
         progress.end();
         match ended {
-            Some(printed) => printed.map(|()| Ended::Completed),
+            Some(printed) => printed.map(|()| {
+                self.notes.extend(table.map(|table| {
+                    format!(
+                        "note: '{table}' is in memory only; the catalog file keeps tables of connectors, views and schemas"
+                    )
+                }));
+                Ended::Completed
+            }),
             None => {
                 select! {
                     () = query.cancel() => {}
@@ -148,6 +170,13 @@ impl<W: Write + Send> Shell<W> {
         self.interrupts.forget();
     }
 
+    /// Writes what is worth to be known of the statements that have run.
+    pub(crate) fn write_notes(&mut self, errors: &mut impl Write) {
+        for note in self.notes.drain(..) {
+            let _ = writeln!(errors, "{note}");
+        }
+    }
+
     /// The session that runs the statements.
     pub(crate) fn context(&self) -> &SessionContext {
         &self.context
@@ -161,6 +190,43 @@ impl<W: Write + Send> Shell<W> {
     /// The place where results go.
     pub(crate) fn output(&mut self) -> &mut impl Write {
         &mut self.output
+    }
+}
+
+/// What is wrong with a line that is no SQL, but a command of the prompt.
+fn as_command(sql: &str, line: u64) -> Option<DataFusionError> {
+    let line = sql
+        .lines()
+        .nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
+    let name = line.split_whitespace().next()?;
+    Command::parse(line).is_some().then(|| plan_datafusion_err!(
+        "'{name}' is a command of the prompt; SQL has SHOW TABLES, DESCRIBE t and SHOW FUNCTIONS"
+    ))
+}
+
+/// What a statement makes that no catalog file keeps.
+fn table_in_memory(statement: &Statement, context: &SessionContext) -> Option<String> {
+    let Statement::DataFusion(statement) = statement else {
+        return None;
+    };
+    match &statement.statement {
+        parser::Statement::CreateExternalTable(create) => {
+            let config = context.copied_config();
+            let options = PartitionedOptions::from_config(config.options());
+            let has_default =
+                !options.default_connector.is_empty() && !create.table_partition_cols.is_empty();
+            let is_kept = has_default || names_connector(&create.options);
+            (!is_kept && !create.temporary && !create.if_not_exists)
+                .then(|| create.name.to_string())
+        }
+        parser::Statement::Statement(statement) => match statement.as_ref() {
+            ast::Statement::CreateTable(create) => {
+                (!create.temporary && !create.if_not_exists).then(|| create.name.to_string())
+            }
+            ast::Statement::CreateDatabase { db_name, .. } => Some(db_name.to_string()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

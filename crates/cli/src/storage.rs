@@ -19,7 +19,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use datafusion::common::{Result, config_datafusion_err, config_err};
+use datafusion::common::{Result, config_datafusion_err, config_err, plan_err};
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::Statement;
@@ -119,6 +119,14 @@ impl StoreOpener for BucketOpener {
     }
 }
 
+/// Whether one of the options of a statement is the one that names a connector.
+pub(crate) fn names_connector(options: &[(String, Value)]) -> bool {
+    options.iter().any(|(key, _)| {
+        let key = key.to_lowercase();
+        key.strip_prefix("format.").unwrap_or(&key) == CONNECTOR.key()
+    })
+}
+
 type S3Setting = (AmazonS3ConfigKey, String);
 
 /// Opens the buckets that a statement names, and takes its `aws.` options out of it.
@@ -141,11 +149,7 @@ fn open_buckets_with(
         }
         Statement::Statement(_) | Statement::Reset(_) => return Ok(()),
     };
-    let is_connector = |(key, _): &(String, Value)| {
-        let key = key.to_lowercase();
-        key.strip_prefix("format.").unwrap_or(&key) == CONNECTOR.key()
-    };
-    if options.iter().any(is_connector) {
+    if names_connector(options) {
         // See `BucketOpener`.
         return Ok(());
     }
@@ -159,11 +163,16 @@ fn open_locations(
     settings: &[S3Setting],
     runtime: &RuntimeEnv,
 ) -> Result<()> {
-    let buckets: Vec<_> = locations
-        .iter()
-        .filter_map(|location| Url::parse(location).ok())
-        .filter(is_bucket)
-        .collect();
+    let urls = locations.iter().filter(|location| location.contains("://"));
+    let urls: Vec<_> = urls.filter_map(|url| Url::parse(url).ok()).collect();
+    let is_known = |url: &Url| url.scheme() == "file" || is_bucket(url);
+    if let Some(url) = urls.iter().find(|url| !is_known(url)) {
+        return plan_err!(
+            "a location begins with '{}://', but the shell reads local paths and s3:// only",
+            url.scheme()
+        );
+    }
+    let buckets: Vec<_> = urls.into_iter().filter(is_bucket).collect();
     if buckets.is_empty() && !settings.is_empty() {
         return config_err!(
             "options with the prefix '{OPTION_PREFIX}' need a location with the scheme 's3' or \
@@ -334,6 +343,11 @@ mod tests {
                 "s3://lake/",
                 "aws.secret",
                 "unknown option 'aws.secret'; expected one of: 'aws.acc",
+            ),
+            (
+                "gs://lake/",
+                "has_header",
+                "begins with 'gs://', but the shell reads local paths and s3:// only",
             ),
             (
                 "/tmp/x",

@@ -178,10 +178,15 @@ fn commands_describe_and_set() {
         ("\\?", "\\pset [NAME [VALUE]]"),
         (
             "\\quit on",
-            "unknown command '\\quit'; did you mean '\\quiet'?; '\\?' lists",
+            "unknown command '\\quit' (did you mean '\\quiet'?); '\\?' lists",
         ),
         ("\\d nowhere", "table 'datafusion.public.nowhere' not found"),
         ("\\i nowhere.sql", "cannot read the file 'nowhere.sql'"),
+        ("\\pset maxrows 1", "maxrows is 1"),
+        (
+            "SELECT * FROM range(0, 3);",
+            "(First 1 displayed. Use \\pset maxrows to adjust)",
+        ),
         ("\\quiet on", "quiet is on"),
         (
             "\\pset format xml",
