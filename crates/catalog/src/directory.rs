@@ -7,8 +7,9 @@ use datafusion::common::{Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{
-    ListingContext, Mismatch, PartitionBatch, PartitionCatalog, PartitionError, PartitionEstimate,
-    PartitionLayout, PartitionPredicate, PartitionSpec, PartitionValues,
+    Committer, ListingContext, Mismatch, Partition, PartitionBatch, PartitionCatalog,
+    PartitionError, PartitionEstimate, PartitionLayout, PartitionPredicate, PartitionSpec,
+    PartitionValues, WrittenPartition, filter_by_text,
 };
 use futures::stream::BoxStream;
 use object_store::ObjectMeta;
@@ -263,7 +264,54 @@ impl PartitionCatalog for DirectoryCatalog {
         }))
     }
 
+    /// Writes below the first root.
+    fn committer(&self) -> Option<Arc<dyn Committer>> {
+        Some(Arc::new(self.clone()))
+    }
+
     fn describe(&self) -> String {
         format!("directories({})", self.table.describe_roots())
+    }
+}
+
+#[async_trait]
+impl Committer for DirectoryCatalog {
+    fn root(&self) -> &Path {
+        // There is always one.
+        static ROOT: Path = Path::ROOT;
+        self.table.roots.first().unwrap_or(&ROOT)
+    }
+
+    async fn location(&self, values: &PartitionValues) -> Result<Path> {
+        let spec = &self.table.spec;
+        refuse_empty_text(spec, values)?;
+        let partition = Partition::new(values.clone(), self.location_of(values)?);
+        if let Some(filter) = &self.table.text_filter {
+            let batch = PartitionBatch::from_partitions(spec, std::slice::from_ref(&partition))?;
+            if filter_by_text(batch, filter)?.is_empty() {
+                return plan_err!(
+                    "the partition ({}) is none of those that the option 'partitions' leaves in the table",
+                    spec.describe(values)
+                );
+            }
+        }
+        Ok(partition.source.location)
+    }
+
+    /// Whoever lists the directories finds them.
+    async fn commit(&self, _written: &[WrittenPartition]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The name of a directory cannot tell empty text from NULL, in Hive, Spark and Flink neither.
+pub(crate) fn refuse_empty_text(spec: &PartitionSpec, values: &PartitionValues) -> Result<()> {
+    let mut named = spec.column_names().zip(values.values());
+    match named.find(|(_, value)| matches!(value.try_as_str(), Some(Some("")))) {
+        None => Ok(()),
+        Some((column, _)) => plan_err!(
+            "partition column '{column}': the name of a directory cannot tell empty text from NULL; write \
+             nullif({column}, '') to make it NULL"
+        ),
     }
 }

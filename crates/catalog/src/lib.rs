@@ -26,6 +26,7 @@ pub use directory::{DirectoryCatalog, OnMismatch};
 pub use hybrid::HybridCatalog;
 pub use lister::Lister;
 pub use listing_cache::ListingCache;
+pub use local::local_path;
 pub use projection::{
     ColumnProjection, DateFormat, DateProjection, DateUnit, ProjectedLocations, ProjectionCatalog,
 };

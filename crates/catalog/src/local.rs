@@ -5,6 +5,7 @@
 //! directories of thousands. This reads the names alone.
 
 use std::io;
+use std::path::PathBuf;
 
 use datafusion::common::runtime::SpawnedTask;
 use object_store::local::LocalFileSystem;
@@ -16,6 +17,12 @@ const STORE: &str = "LocalFileSystem";
 /// Whether `store` is the local file system itself, with nothing around it and no other root.
 pub(crate) fn is_local(store: &dyn ObjectStore) -> bool {
     store.to_string() == LocalFileSystem::new().to_string()
+}
+
+/// Where a path of the local file system is; `None` for other stores.
+pub fn local_path(store: &dyn ObjectStore, path: &Path) -> Option<PathBuf> {
+    let local = is_local(store).then(|| LocalFileSystem::new().path_to_filesystem(path))?;
+    local.ok()
 }
 
 /// Whether an error says that there is no such directory: its name is that of a file, below that of

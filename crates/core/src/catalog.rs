@@ -12,6 +12,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::prelude::SessionConfig;
 use futures::stream::BoxStream;
 
+use crate::committer::Committer;
 use crate::options::PartitionedOptions;
 use crate::order::PartitionOrder;
 use crate::predicate::PartitionPredicate;
@@ -78,6 +79,11 @@ pub trait PartitionCatalog: Debug + Send + Sync {
     /// What changes which partitions there are. `None` when that follows from something else, such as
     /// directories or rules.
     fn registry(&self) -> Option<Arc<dyn PartitionRegistry>> {
+        None
+    }
+
+    /// What partitions are written through. `None` when they cannot be written.
+    fn committer(&self) -> Option<Arc<dyn Committer>> {
         None
     }
 

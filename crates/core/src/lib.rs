@@ -31,6 +31,7 @@
 //! [`PartitionReader`] to give another kind of source everything that file tables have.
 
 mod catalog;
+mod committer;
 #[cfg(feature = "contract")]
 pub mod contract;
 mod dynamic_filter;
@@ -56,6 +57,7 @@ mod text_filtered;
 mod units;
 
 pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
+pub use committer::{Committer, WrittenPartition};
 pub use dynamic_filter::{DynamicPartitionFilter, FilterKey, KeySlot};
 pub use error::PartitionError;
 pub use execution::Executions;
@@ -83,5 +85,5 @@ pub use scan::{
 pub use spec::{Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues};
 pub use suggestion::{did_you_mean, quoted_list};
 pub use text::{ParsedValues, parse_values, value_to_text};
-pub use text_filtered::TextFilteredCatalog;
+pub use text_filtered::{TextFilteredCatalog, filter_by_text};
 pub use units::{ByteSize, TimeSpan};

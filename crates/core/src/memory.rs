@@ -35,6 +35,11 @@ pub struct MemoryCatalog {
 }
 
 impl MemoryCatalog {
+    /// All partitions.
+    pub fn partitions(&self) -> &PartitionBatch {
+        &self.partitions
+    }
+
     /// A catalog of exactly `partitions`.
     ///
     /// # Errors

@@ -40,7 +40,14 @@ impl TextFilteredCatalog {
     }
 }
 
-fn filter_by_text(batch: PartitionBatch, filter: &PartitionPredicate) -> Result<PartitionBatch> {
+/// The partitions whose values, written as text ([`value_to_text`]), satisfy a predicate.
+///
+/// # Errors
+/// When a value has no text form.
+pub fn filter_by_text(
+    batch: PartitionBatch,
+    filter: &PartitionPredicate,
+) -> Result<PartitionBatch> {
     let columns = batch
         .values()
         .columns()

@@ -23,6 +23,7 @@ use crate::projection::Projection;
 use crate::provider::PartitionedTableProvider;
 use crate::reader::OnMissing;
 use crate::registered::Registered;
+use crate::write::SinkOptions;
 
 /// Makes a [`PartitionedTableProvider`] over directories, such as `column=value/`.
 ///
@@ -48,12 +49,13 @@ impl Connector for FilesystemConnector {
         let mut options = DirectoryOptions::descriptions();
         options.extend(Projection::descriptions());
         options.extend(Registered::descriptions());
+        options.extend(SinkOptions::descriptions());
         options.extend(TableFormat::descriptions());
         options
     }
 
     fn ability(&self) -> ConnectorAbility {
-        ConnectorAbility::Source
+        ConnectorAbility::SourceAndSink
     }
 
     async fn create_table(&self, context: &ConnectorContext<'_>) -> Result<Arc<dyn TableProvider>> {
@@ -114,6 +116,7 @@ impl Connector for FilesystemConnector {
                 .with_metadata_columns(&options.metadata_columns)?
                 .with_definition(command.definition.clone())
                 .with_limits(options.limits)
+                .with_sink_options(SinkOptions::try_new(context.options())?)
                 .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing))
                 .with_column_rules(command)?;
         if let Some(sql) = &options.partitions {

@@ -37,6 +37,7 @@ mod source_provider;
 mod statistics;
 mod text_filter;
 mod widening;
+mod write;
 
 pub use equality_chain::EqualityChainPlanner;
 pub use files::{FileReadOptions, MatchBy};

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::{Field, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::{Constraints, Result, internal_datafusion_err, internal_err, plan_err};
+use datafusion::common::{
+    Constraints, Result, internal_datafusion_err, internal_err, not_impl_err, plan_err,
+};
 use datafusion::datasource::TableType;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
@@ -13,6 +15,7 @@ use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion_partitioned_core::{PartitionCatalog, PartitionLimits, PartitionReader};
@@ -28,6 +31,7 @@ use crate::plan::{
 use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
+use crate::write::{PartitionedSinkExec, Sink, SinkOptions, counted};
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
 ///
@@ -55,6 +59,7 @@ pub struct PartitionedTableProvider {
     read_options: FileReadOptions,
     on_missing: OnMissing,
     column_rules: ColumnRules,
+    sink_options: SinkOptions,
 }
 
 impl PartitionedTableProvider {
@@ -81,6 +86,7 @@ impl PartitionedTableProvider {
             read_options: FileReadOptions::default(),
             on_missing: OnMissing::default(),
             column_rules: ColumnRules::default(),
+            sink_options: SinkOptions::default(),
         })
     }
 
@@ -137,6 +143,11 @@ impl PartitionedTableProvider {
         Ok(self)
     }
 
+    pub(crate) fn with_sink_options(mut self, options: SinkOptions) -> Self {
+        self.sink_options = options;
+        self
+    }
+
     /// Sets what queries of this table may not do.
     pub fn with_limits(mut self, limits: PartitionLimits) -> Self {
         self.limits = limits;
@@ -162,6 +173,40 @@ impl PartitionedTableProvider {
     /// Where the partitions come from.
     pub fn catalog(&self) -> &Arc<dyn PartitionCatalog> {
         &self.catalog
+    }
+
+    /// The table as one that is written to.
+    fn sink(&self, session: &dyn Session) -> Result<Arc<Sink>> {
+        let Some(committer) = self.catalog.committer() else {
+            return plan_err!(
+                "partitions cannot be written where they are {}",
+                self.catalog.describe()
+            );
+        };
+        let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
+            return internal_err!("a table needs a SessionState");
+        };
+        if !self.metadata_columns.is_empty() {
+            return plan_err!(
+                "a table with columns that describe its files cannot be written; declare another one in this place \
+                 without the option 'metadata.columns'"
+            );
+        }
+        if self.schema.file_schema().fields().is_empty() {
+            return plan_err!(
+                "a table all of whose columns are partition columns cannot be written, since files need a column"
+            );
+        }
+        Ok(Arc::new(Sink {
+            committer,
+            spec: self.catalog.spec().clone(),
+            store_url: self.object_store_url.clone(),
+            format: Arc::clone(&self.format),
+            file_schema: Arc::clone(self.schema.file_schema()),
+            options: self.sink_options.clone(),
+            state: state.clone(),
+            describe: self.catalog.describe(),
+        }))
     }
 
     /// A file scan of no files, as the format plans it. It knows the filters where it can use them to
@@ -241,6 +286,19 @@ impl TableProvider for PartitionedTableProvider {
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         scan(self, session, projection, filters, limit).await
+    }
+
+    /// Adds the rows of `input` to the partitions that their values say; see [`crate`] for what readers see of it.
+    async fn insert_into(
+        &self,
+        session: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        operation: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if operation != InsertOp::Append {
+            return not_impl_err!("{operation} of a partitioned table");
+        }
+        counted(PartitionedSinkExec::new(input, self.sink(session)?))
     }
 }
 

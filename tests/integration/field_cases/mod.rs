@@ -43,6 +43,7 @@ mod pru;
 mod sessions;
 mod table;
 mod typ;
+mod wri;
 
 use case::Case;
 use sessions::Sessions;

@@ -9,20 +9,22 @@ mod memory_store;
 mod store;
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, ScalarValue, plan_err};
 use datafusion_partitioned_core::{
-    ListingContext, MemoryCatalog, Partition, PartitionBatch, PartitionCatalog, PartitionEstimate,
-    PartitionPredicate, PartitionRegistry, PartitionSpec, PartitionValues,
+    Committer, ListingContext, MemoryCatalog, Partition, PartitionBatch, PartitionCatalog,
+    PartitionEstimate, PartitionPredicate, PartitionRegistry, PartitionSpec, PartitionValues,
+    WrittenPartition,
 };
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 
-use crate::directory::DirectoryCatalog;
+use crate::directory::{DirectoryCatalog, refuse_empty_text};
 
 pub use memory_store::MemoryPartitionStore;
 pub use store::{PartitionStore, StoredPartitions, already_registered};
@@ -72,6 +74,25 @@ struct Known {
     version: u64,
     /// With the numbers of rows that the store has.
     partitions: MemoryCatalog,
+    /// Made when it is first needed.
+    locations: OnceLock<HashMap<PartitionValues, Path>>,
+}
+
+impl Known {
+    /// Where the partition of these values is.
+    fn location(&self, values: &PartitionValues) -> Result<Option<Path>> {
+        if let Some(locations) = self.locations.get() {
+            return Ok(locations.get(values).cloned());
+        }
+        let batch = self.partitions.partitions();
+        let locations = (0..batch.len()).map(|row| {
+            let partition = batch.partition(row)?;
+            Ok((partition.values, partition.source.location))
+        });
+        let locations = locations.collect::<Result<HashMap<_, _>>>()?;
+        let locations = self.locations.get_or_init(|| locations);
+        Ok(locations.get(values).cloned())
+    }
 }
 
 impl RegisteredCatalog {
@@ -209,6 +230,7 @@ impl Shared {
         let known = Arc::new(Known {
             version: stored.version,
             partitions,
+            locations: OnceLock::new(),
         });
         *self.remembered() = Some(Arc::clone(&known));
         Ok(known)
@@ -272,11 +294,47 @@ impl PartitionCatalog for RegisteredCatalog {
         Some(Arc::new(self.clone()))
     }
 
+    /// Registers the partitions that are new.
+    fn committer(&self) -> Option<Arc<dyn Committer>> {
+        self.directories.as_ref()?;
+        Some(Arc::new(self.clone()))
+    }
+
     fn describe(&self) -> String {
         match &self.directories {
             Some(directories) => format!("registered({})", directories.table().describe_roots()),
             None => "registered".to_owned(),
         }
+    }
+}
+
+#[async_trait]
+impl Committer for RegisteredCatalog {
+    fn root(&self) -> &Path {
+        static ROOT: Path = Path::ROOT;
+        self.directories.as_ref().map_or(&ROOT, Committer::root)
+    }
+
+    async fn location(&self, values: &PartitionValues) -> Result<Path> {
+        let values = self.shared.values(values.clone())?;
+        let known = self.shared.known().await?;
+        if let Some(location) = known.location(&values)? {
+            return Ok(location);
+        }
+        refuse_empty_text(&self.shared.spec, &values)?;
+        match self.default_location(&values)? {
+            Some(location) => Ok(location),
+            None => plan_err!(
+                "the partition ({}) is not registered, and there is no rule where new ones are",
+                self.shared.spec.describe(&values)
+            ),
+        }
+    }
+
+    async fn commit(&self, written: &[WrittenPartition]) -> Result<()> {
+        let partitions = written.iter().map(|written| written.partition.clone());
+        self.add(partitions.collect(), true).await?;
+        Ok(())
     }
 }
 

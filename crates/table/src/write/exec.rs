@@ -1,0 +1,232 @@
+//! [`PartitionedSinkExec`]: the operator that writes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::runtime::JoinSet;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, internal_err};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::physical_expr::aggregate::AggregateExprBuilder;
+use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr, Literal};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
+    execute_input_stream,
+};
+use datafusion_partitioned_catalog::{ListingCache, location_of};
+use datafusion_partitioned_core::WrittenPartition;
+use futures::stream;
+
+use super::Sink;
+use super::demultiplexer::{Demultiplexer, Destinations};
+use super::file_writer::FileWriters;
+use super::report::{ROWS, SCHEMA, by_partition, rows};
+use super::transaction::Transaction;
+
+/// Writes its input to a partitioned table, and returns a row for each partition: its name, location, rows, files and
+/// bytes.
+#[derive(Debug)]
+pub(crate) struct PartitionedSinkExec {
+    input: Arc<dyn ExecutionPlan>,
+    sink: Arc<Sink>,
+    metrics: ExecutionPlanMetricsSet,
+    properties: Arc<PlanProperties>,
+}
+
+impl PartitionedSinkExec {
+    /// Writes `input`, whose columns are those of the files and then the partition columns.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, sink: Arc<Sink>) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&SCHEMA)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self {
+            input,
+            sink,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties: Arc::new(properties),
+        }
+    }
+}
+
+impl DisplayAs for PartitionedSinkExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: Vec<&str> = self.sink.spec.column_names().collect();
+        write!(
+            f,
+            "PartitionedSinkExec: {}, by=[{}], max_open_partitions={}",
+            self.sink.describe,
+            columns.join(", "),
+            self.sink.options.max_open_partitions
+        )
+    }
+}
+
+impl ExecutionPlan for PartitionedSinkExec {
+    fn name(&self) -> &str {
+        "PartitionedSinkExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        // It reads all of its inputs at once, and a small one should make one file.
+        vec![false]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self::new(input, Arc::clone(&self.sink)))),
+            _ => internal_err!("PartitionedSinkExec has one input"),
+        }
+    }
+
+    fn apply_expressions(
+        &self,
+        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        if partition != 0 {
+            return internal_err!("PartitionedSinkExec has no output {partition}");
+        }
+        let (sink, input) = (Arc::clone(&self.sink), Arc::clone(&self.input));
+        let metrics = self.metrics.clone();
+        let written = stream::once(async move {
+            let written = write(&sink, &input, &context).await?;
+            for (name, count) in [
+                ("partitions_written", written.len() as u64),
+                ("files_written", written.iter().map(|w| w.files).sum()),
+                ("rows_written", written.iter().map(|w| w.rows).sum()),
+                ("bytes_written", written.iter().map(|w| w.bytes).sum()),
+            ] {
+                MetricBuilder::new(&metrics)
+                    .counter(name, 0)
+                    .add(count as usize);
+            }
+            rows(&sink.spec, &sink.store_url, &written)
+        });
+        let schema = Arc::clone(&SCHEMA);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, written)))
+    }
+}
+
+async fn write(
+    sink: &Arc<Sink>,
+    input: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+) -> Result<Vec<WrittenPartition>> {
+    let store = context.runtime_env().object_store(&sink.store_url)?;
+    let extension = extension(sink)?;
+    let root = sink.committer.root().clone();
+    let transaction = Arc::new(Transaction::new(Arc::clone(&store), root, extension));
+    let files = FileWriters::try_new(Arc::clone(sink), Arc::clone(&transaction), store, context)?;
+    let destinations = Arc::new(Destinations::new(files, Arc::clone(context)));
+    let mut inputs = JoinSet::new();
+    for partition in 0..input.output_partitioning().partition_count() {
+        let rows = execute_input_stream(
+            Arc::clone(input),
+            input.schema(),
+            partition,
+            Arc::clone(context),
+        )?;
+        let demultiplexer = Demultiplexer::try_new(Arc::clone(&destinations))?;
+        inputs.spawn(demultiplexer.run(rows));
+    }
+    let mut read = Ok(());
+    while let Some(input) = inputs.join_next().await {
+        let input = input.unwrap_or_else(|error| Err(exec_datafusion_err!("{error}")));
+        if input.is_err() {
+            read = input;
+            break;
+        }
+    }
+    inputs.shutdown().await;
+    let (files, result) = destinations.finish(read).await;
+    if let Err(error) = result {
+        transaction.abort(&files).await;
+        return Err(error);
+    }
+    let written = by_partition(&files);
+    let committed = transaction.commit(&files).await;
+    forget_listings(sink, &written)?;
+    committed?;
+    sink.committer.commit(&written).await?;
+    Ok(written)
+}
+
+/// Makes the queries of this session list directories again that have changed.
+fn forget_listings(sink: &Sink, written: &[WrittenPartition]) -> Result<()> {
+    let Some(listings) = sink.state.config().get_extension::<ListingCache>() else {
+        return Ok(());
+    };
+    for written in written {
+        let location = &written.partition.source.location;
+        let url = format!("{}/", location_of(&sink.store_url, location));
+        listings.invalidate(&ListingTableUrl::parse(url)?);
+    }
+    Ok(())
+}
+
+/// Such as `.csv.gz`.
+fn extension(sink: &Sink) -> Result<String> {
+    let format = &sink.format;
+    let extension = match format.compression_type() {
+        Some(compression) => format.get_ext_with_compression(&compression)?,
+        None => format.get_ext(),
+    };
+    Ok(format!(".{}", extension.trim_start_matches('.')))
+}
+
+/// The number of rows that `written` has, in a column `count`: what DataFusion's `INSERT` returns.
+pub(crate) fn counted(written: PartitionedSinkExec) -> Result<Arc<dyn ExecutionPlan>> {
+    let rows: Arc<dyn PhysicalExpr> = Arc::new(Column::new("rows", ROWS));
+    let sum = AggregateExprBuilder::new(sum_udaf(), vec![rows])
+        .schema(Arc::clone(&SCHEMA))
+        .alias("count")
+        .build()?;
+    let total = AggregateExec::try_new(
+        AggregateMode::Single,
+        PhysicalGroupBy::default(),
+        vec![Arc::new(sum)],
+        vec![None],
+        Arc::new(written),
+        Arc::clone(&SCHEMA),
+    )?;
+    let sum: Arc<dyn PhysicalExpr> = Arc::new(Column::new("count", 0));
+    let nothing: Arc<dyn PhysicalExpr> = Arc::new(Literal::new(ScalarValue::UInt64(Some(0))));
+    let is_null: Arc<dyn PhysicalExpr> = Arc::new(IsNullExpr::new(Arc::clone(&sum)));
+    let count = CaseExpr::try_new(None, vec![(is_null, nothing)], Some(sum))?;
+    let count: Arc<dyn PhysicalExpr> = Arc::new(count);
+    let counted = ProjectionExec::try_new(vec![(count, "count".to_owned())], Arc::new(total))?;
+    Ok(Arc::new(counted))
+}

@@ -1,0 +1,207 @@
+//! [`FileWriter`]: one file, written by DataFusion's sink of the format.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::datasource::physical_plan::{FileOutputMode, FileSinkConfig};
+use datafusion::datasource::sink::DataSinkExec;
+use datafusion::execution::TaskContext;
+use datafusion::execution::object_store::DefaultObjectStoreRegistry;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_partitioned_core::Partition;
+use futures::stream;
+use object_store::ObjectStore;
+use tokio::sync::mpsc::{self, Sender};
+
+use super::Sink;
+use super::metered_store::MeteredStore;
+use super::transaction::{FilePlace, Transaction, WrittenFile};
+
+/// Begins the files of a statement.
+#[derive(Debug)]
+pub(super) struct FileWriters {
+    sink: Arc<Sink>,
+    transaction: Arc<Transaction>,
+    store: Arc<MeteredStore>,
+    /// Finds the metered store instead of the one of the session.
+    context: Arc<TaskContext>,
+}
+
+impl FileWriters {
+    pub(super) fn try_new(
+        sink: Arc<Sink>,
+        transaction: Arc<Transaction>,
+        store: Arc<dyn ObjectStore>,
+        context: &TaskContext,
+    ) -> Result<Self> {
+        let store = Arc::new(MeteredStore::new(store));
+        let registry = DefaultObjectStoreRegistry::new();
+        let runtime = RuntimeEnvBuilder::from_runtime_env(&context.runtime_env());
+        let runtime = runtime
+            .with_object_store_registry(Arc::new(registry))
+            .build_arc()?;
+        let url = sink.store_url.as_ref();
+        runtime.register_object_store(url, Arc::clone(&store) as Arc<dyn ObjectStore>);
+        let context = TaskContext::new(
+            context.task_id(),
+            context.session_id(),
+            context.session_config().clone(),
+            context.scalar_functions().clone(),
+            context.higher_order_functions().clone(),
+            context.aggregate_functions().clone(),
+            context.window_functions().clone(),
+            runtime,
+        );
+        Ok(Self {
+            sink,
+            transaction,
+            store,
+            context: Arc::new(context),
+        })
+    }
+
+    pub(super) fn sink(&self) -> &Arc<Sink> {
+        &self.sink
+    }
+
+    /// Begins a file of a partition.
+    pub(super) async fn begin(&self, partition: &Partition) -> Result<FileWriter> {
+        let sink = &self.sink;
+        let place = self.transaction.next_file(&partition.source.location);
+        let url = format!("{}{}", sink.store_url, escaped(place.pending.as_ref()));
+        let config = FileSinkConfig {
+            original_url: url.clone(),
+            object_store_url: sink.store_url.clone(),
+            file_group: Default::default(),
+            table_paths: vec![ListingTableUrl::parse(&url)?],
+            output_schema: Arc::clone(&sink.file_schema),
+            table_partition_cols: vec![],
+            insert_op: InsertOp::Append,
+            keep_partition_by_columns: false,
+            file_extension: String::new(),
+            file_output_mode: FileOutputMode::SingleFile,
+        };
+        let input = Arc::new(EmptyExec::new(Arc::clone(&sink.file_schema)));
+        let format = &sink.format;
+        let plan = format.create_writer_physical_plan(input, &sink.state, config, None);
+        let plan = plan.await?;
+        let meter = self.store.meter(&place.pending);
+        let (sender, receiver) = mpsc::channel(2);
+        let written = SpawnedTask::spawn(write_all(
+            plan,
+            receiver,
+            Arc::clone(&sink.file_schema),
+            Arc::clone(&self.context),
+        ));
+        Ok(FileWriter {
+            partition: partition.clone(),
+            place,
+            rows: 0,
+            meter,
+            sender,
+            written,
+            store: Arc::clone(&self.store),
+        })
+    }
+}
+
+/// A path as a URL that means it again: it is decoded once.
+fn escaped(path: &str) -> String {
+    let mut escaped = String::with_capacity(path.len());
+    for character in path.chars() {
+        match character {
+            '%' | '?' | '#' | '*' | '[' | ' ' => {
+                escaped.push_str(&format!("%{:02X}", character as u32));
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+async fn write_all(
+    plan: Arc<dyn ExecutionPlan>,
+    receiver: mpsc::Receiver<RecordBatch>,
+    schema: SchemaRef,
+    context: Arc<TaskContext>,
+) -> Result<u64> {
+    let Some(exec) = plan.downcast_ref::<DataSinkExec>() else {
+        return internal_err!("expected a DataSinkExec, not {}", plan.name());
+    };
+    let batches = stream::unfold(receiver, async |mut receiver| {
+        let batch = receiver.recv().await?;
+        Some((Ok(batch), receiver))
+    });
+    let batches = RecordBatchStreamAdapter::new(schema, batches);
+    exec.sink().write_all(Box::pin(batches), &context).await
+}
+
+/// A file that is being written. It is deleted, or never seen, when this is dropped before [`Self::finish`].
+#[derive(Debug)]
+pub(super) struct FileWriter {
+    partition: Partition,
+    place: FilePlace,
+    rows: u64,
+    meter: Arc<AtomicU64>,
+    sender: Sender<RecordBatch>,
+    written: SpawnedTask<Result<u64>>,
+    store: Arc<MeteredStore>,
+}
+
+impl FileWriter {
+    /// The rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The bytes that have reached the store so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.meter.load(Ordering::Relaxed)
+    }
+
+    /// Adds rows, with the columns of files.
+    pub(super) async fn write(&mut self, batch: RecordBatch) -> Result<()> {
+        self.rows += batch.num_rows() as u64;
+        if self.sender.send(batch).await.is_ok() {
+            return Ok(());
+        }
+        // It has stopped reading, and says why.
+        let stopped = (&mut self.written).await;
+        Err(match stopped {
+            Ok(Ok(_)) => exec_datafusion_err!("'{}' ended early", self.place.published),
+            Ok(Err(error)) => self.named(error),
+            Err(error) => exec_datafusion_err!("'{}': {error}", self.place.published),
+        })
+    }
+
+    /// Completes the file.
+    pub(super) async fn finish(self) -> Result<WrittenFile> {
+        drop(self.sender);
+        let written = self.written.join_unwind().await;
+        let written = written.map_err(|error| exec_datafusion_err!("{error}"))?;
+        self.store.forget(&self.place.pending);
+        let bytes = self.meter.load(Ordering::Relaxed);
+        match written {
+            Ok(_) => Ok(WrittenFile {
+                partition: self.partition,
+                place: self.place,
+                rows: self.rows,
+                bytes,
+            }),
+            Err(error) => Err(error.context(format!("cannot write '{}'", self.place.published))),
+        }
+    }
+
+    fn named(&self, error: DataFusionError) -> DataFusionError {
+        error.context(format!("cannot write '{}'", self.place.published))
+    }
+}

@@ -1,0 +1,51 @@
+//! Writing partitions: `INSERT INTO`.
+//!
+//! ```text
+//!   input streams ──> Demultiplexer ──rows of an open partition──> PartitionWriter ──> FileWriter
+//!   (in parallel)          │                                       (rolls its files)   (DataFusion's sink
+//!                          └──rows of further partitions──> SortExec ──> SortedWriter ──^  of the format)
+//! ```
+//!
+//! Nothing is shuffled. As long as there are few partitions, each has a writer that takes its rows from all inputs,
+//! and gets further ones when it cannot keep up, so that one large partition does not end on one core. Rows of more
+//! partitions than `sink.max-open-partitions` are sorted by DataFusion's external sort, which spills, and written
+//! one partition after the other.
+//!
+//! Files are written under hidden names in the directory where they will be, and renamed when all of them are complete:
+//! see [`transaction`].
+
+mod demultiplexer;
+mod exec;
+mod file_writer;
+mod metered_store;
+mod options;
+mod partition_writer;
+mod report;
+mod sorted_writer;
+mod transaction;
+
+pub(crate) use exec::{PartitionedSinkExec, counted};
+pub(crate) use options::SinkOptions;
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::execution::SessionState;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion_partitioned_core::{Committer, PartitionSpec};
+
+/// The table that is written to.
+#[derive(Debug)]
+pub(crate) struct Sink {
+    pub(crate) committer: Arc<dyn Committer>,
+    pub(crate) spec: PartitionSpec,
+    pub(crate) store_url: ObjectStoreUrl,
+    pub(crate) format: Arc<dyn FileFormat>,
+    /// The columns of the files, which come first in the input; the partition columns follow.
+    pub(crate) file_schema: SchemaRef,
+    pub(crate) options: SinkOptions,
+    pub(crate) state: SessionState,
+    /// Forgets what is remembered of directories that have changed.
+    pub(crate) describe: String,
+}
