@@ -11,15 +11,33 @@ pub(crate) struct Advice {
     is_about_names: bool,
 }
 
-/// The error, behind the advice if that is about its kind.
+/// The error, behind the advice if that is about its kind, or else behind what is known of the error.
 pub(crate) fn with_advice(error: DataFusionError, advice: Option<Advice>) -> DataFusionError {
-    let Some(advice) = advice else {
-        return error;
+    let known = match (error.find_root(), advice) {
+        (DataFusionError::SQL(..), Some(advice)) => Some(advice.text.to_owned()),
+        (DataFusionError::Plan(_) | DataFusionError::Configuration(_), Some(advice))
+            if advice.is_about_names =>
+        {
+            return plan_datafusion_err!("{}", advice.text);
+        }
+        (root, _) => way_out(root),
     };
-    match error.find_root() {
-        DataFusionError::SQL(..) => error.context(advice.text),
-        _ if advice.is_about_names => plan_datafusion_err!("{}", advice.text),
-        _ => error,
+    match known {
+        Some(text) => error.context(text),
+        None => error,
+    }
+}
+
+/// What to do about an error of DataFusion that does not say it.
+fn way_out(error: &DataFusionError) -> Option<String> {
+    match error {
+        DataFusionError::Plan(text) => {
+            let schema = text.strip_prefix("failed to resolve schema: ")?;
+            Some(format!(
+                "there is no schema '{schema}'; CREATE SCHEMA {schema} makes one"
+            ))
+        }
+        _ => None,
     }
 }
 
