@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use datafusion::common::{Result, plan_datafusion_err, plan_err};
+use datafusion::common::{DataFusionError, Result, plan_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{
@@ -51,6 +51,8 @@ pub(crate) struct Table {
     /// Over the texts of the partition columns.
     pub(crate) text_filter: Option<PartitionPredicate>,
     path_pattern: Option<Regex>,
+    /// For errors.
+    pub(crate) name: Option<String>,
     pub(crate) observed: Arc<Observed>,
 }
 
@@ -123,6 +125,7 @@ impl DirectoryCatalog {
                 on_mismatch: OnMismatch::default(),
                 text_filter: None,
                 path_pattern: None,
+                name: None,
             }),
         })
     }
@@ -130,6 +133,12 @@ impl DirectoryCatalog {
     /// Sets what to do with directories that do not fit.
     pub fn with_on_mismatch(mut self, on_mismatch: OnMismatch) -> Self {
         Arc::make_mut(&mut self.table).on_mismatch = on_mismatch;
+        self
+    }
+
+    /// Names the table, so that errors about its directories can tell which it is.
+    pub fn with_table_name(mut self, name: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.table).name = Some(name.into());
         self
     }
 
@@ -187,6 +196,14 @@ fn nothing_observed(roots: usize, layout: &PartitionLayout) -> Observed {
 }
 
 impl Table {
+    /// The error, behind the name of the table.
+    pub(crate) fn named(&self, error: DataFusionError) -> DataFusionError {
+        match &self.name {
+            Some(name) => error.context(format!("table '{name}'")),
+            None => error,
+        }
+    }
+
     /// The partition columns as texts, when there is a filter on these.
     pub(crate) fn text_spec(&self) -> Option<&PartitionSpec> {
         self.text_filter.as_ref().map(PartitionPredicate::spec)

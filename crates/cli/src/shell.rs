@@ -22,7 +22,7 @@ use crate::print::Printer;
 use crate::progress::Progress;
 use crate::query::Query;
 use crate::session::create_session;
-use crate::storage::{names_connector, open_buckets};
+use crate::storage::{names_connector, open_buckets, with_advice};
 
 /// A session together with the place where results go.
 pub(crate) struct Shell<W> {
@@ -92,6 +92,7 @@ impl<W: Write + Send> Shell<W> {
             };
             let ended = result
                 .map_err(hide)
+                .map_err(with_advice)
                 .map_err(|source| match self.output.closed {
                     true => ShellError::OutputClosed,
                     false => ShellError::Statement {

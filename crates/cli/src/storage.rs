@@ -19,7 +19,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use datafusion::common::{Result, config_datafusion_err, config_err, plan_err};
+use datafusion::common::{DataFusionError, Result, config_datafusion_err, config_err, plan_err};
 use datafusion::execution::object_store::{DefaultObjectStoreRegistry, ObjectStoreRegistry};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::sql::parser::Statement;
@@ -187,6 +187,24 @@ fn open_locations(
         }
     }
     Ok(())
+}
+
+/// The error, behind what to do where nothing says who asks for the objects of a bucket.
+pub(crate) fn with_advice(error: DataFusionError) -> DataFusionError {
+    // The address at which machines of Amazon find their credentials.
+    let signs = [
+        "169.254.169.254",
+        "Missing AccessKeyId",
+        "Missing SecretAccessKey",
+    ];
+    let text = error.to_string();
+    match signs.iter().any(|sign| text.contains(sign)) {
+        true => error.context(
+            "credentials are missing: set the variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the options \
+             'aws.access_key_id' and 'aws.secret_access_key'",
+        ),
+        false => error,
+    }
 }
 
 /// Stores by their URLs, where the buckets that are not known are opened as the environment says.
@@ -390,6 +408,14 @@ mod tests {
         );
         assert!(error.contains("AWS_ALLOW_HTTP=true"), "{error}");
         open_with(&[endpoint, allow]).unwrap();
+    }
+
+    #[test]
+    fn missing_credentials_are_explained() {
+        let builder = AmazonS3Builder::new().with_access_key_id("me");
+        let error = open_bucket(&builder, &Url::parse("s3://lake").unwrap(), &[]).unwrap_err();
+        let error = with_advice(error).to_string();
+        assert!(error.contains("credentials are missing"), "{error}");
     }
 
     fn open(statement: &mut Statement, runtime: &RuntimeEnv) -> Result<()> {

@@ -89,6 +89,11 @@ impl ConnectorOptions {
         self
     }
 
+    /// The table that the statement makes.
+    pub fn table(&self) -> &TableReference {
+        &self.table
+    }
+
     /// The value of an option, or else its default.
     ///
     /// # Errors

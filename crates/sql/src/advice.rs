@@ -3,24 +3,39 @@
 use datafusion::common::{DataFusionError, plan_datafusion_err};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
-/// The right spelling of something.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Advice {
-    text: &'static str,
-    /// Whether the statement can be read, but what it names is not what was meant.
-    is_about_names: bool,
+/// The error, behind what the statement should be if it cannot be read, or what the error does not say.
+pub(crate) fn with_advice(error: DataFusionError, syntax: Option<&'static str>) -> DataFusionError {
+    let root = error.find_root();
+    let way_out = match root {
+        DataFusionError::SQL(..) => syntax.map(str::to_owned),
+        _ => way_out(root),
+    };
+    match (way_out, meant(root)) {
+        (_, Some(text)) => plan_datafusion_err!("{text}"),
+        (Some(text), None) => error.context(text),
+        (None, None) => error,
+    }
 }
 
-/// The error, behind the advice if that is about its kind.
-pub(crate) fn with_advice(error: DataFusionError, advice: Option<Advice>) -> DataFusionError {
-    let Some(advice) = advice else {
-        return error;
+/// What was meant by a name of this project that DataFusion does not know.
+fn meant(error: &DataFusionError) -> Option<&'static str> {
+    let (DataFusionError::Plan(text) | DataFusionError::Configuration(text)) = error else {
+        return None;
     };
-    match error.find_root() {
-        DataFusionError::SQL(..) => error.context(advice.text),
-        _ if advice.is_about_names => plan_datafusion_err!("{}", advice.text),
-        _ => error,
-    }
+    let names = NAMES.iter();
+    let mut names = names.filter(|(beginning, _)| text.starts_with(beginning));
+    names.next().map(|(_, meant)| *meant)
+}
+
+/// What to do about an error of DataFusion that does not say it.
+fn way_out(error: &DataFusionError) -> Option<String> {
+    let DataFusionError::Plan(text) = error else {
+        return None;
+    };
+    let schema = text.strip_prefix("failed to resolve schema: ")?;
+    Some(format!(
+        "there is no schema '{schema}'; CREATE SCHEMA {schema} makes one"
+    ))
 }
 
 const HIVE_CLAUSES: [&[&str]; 7] = [
@@ -47,7 +62,8 @@ const PARTITION: &str = "each partition is written PARTITION (column = value, co
 const ALTER_TABLE: &str = "the statement is ALTER TABLE t ADD | DROP PARTITION (column = value)";
 
 /// Statements that cannot be read.
-const SYNTAX: [Rule; 8] = [
+const SYNTAX: [Rule; 9] = [
+    (&["SHOW", "PARTITIONS"], &[], SHOW_PARTITIONS),
     (&["ALTER", "TABLE"], &["RECOVER"], MSCK),
     (&["ALTER", "TABLE"], &["PARTITIONS"], PARTITION),
     (&["ALTER"], &["PARTITION"], PARTITION),
@@ -62,61 +78,40 @@ const SYNTAX: [Rule; 8] = [
     ),
 ];
 
-/// Statements that name what is not there.
-const NAMES: [Rule; 4] = [
-    (&["SHOW", "PARTITION"], &[], SHOW_PARTITIONS),
-    (&["SHOW", "PARTITIONS"], &[], SHOW_PARTITIONS),
+const TABLE_FUNCTION: &str = "it is a table function: SELECT * FROM partition_report(), partitions('t') or \
+     table_options('connector')";
+
+/// How the error begins for a name that is not there, and what was meant.
+const NAMES: [(&str, &str); 7] = [
+    ("Invalid function 'partition_report'", TABLE_FUNCTION),
+    ("Invalid function 'partitions'", TABLE_FUNCTION),
+    ("Invalid function 'table_options'", TABLE_FUNCTION),
     (
-        &["SELECT"],
-        &["FROM", "PARTITION", "("],
+        "table function 'partition' not found",
         "the table function is partitions('t')",
     ),
+    ("'partition.", SHOW_PARTITIONS),
+    ("'partitions' is not a variable", SHOW_PARTITIONS),
     (
-        &["RESET", "PARTITIONED"],
-        &[],
+        "Could not find config namespace \"partitioned\"",
         "RESET knows the options of DataFusion; SET partitioned.key = value sets one of these, and SHOW ALL VERBOSE \
          describes them with their defaults",
     ),
 ];
 
 /// The right spelling of what a statement has in a usual wrong one.
-pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<Advice> {
+pub(crate) fn advice(statement: &[TokenWithSpan]) -> Option<&'static str> {
     let tokens = statement.iter().map(|token| &token.token);
     let tokens: Vec<&Token> = tokens
         .filter(|token| !matches!(token, Token::Whitespace(_)))
         .collect();
-    let words = Words(&tokens);
-    let is_about_names = false;
-    if let Some(text) = words.names() {
-        let is_about_names = true;
-        return Some(Advice {
-            text,
-            is_about_names,
-        });
-    }
-    words.syntax().map(|text| Advice {
-        text,
-        is_about_names,
-    })
+    Words(&tokens).syntax()
 }
 
 /// The words of a statement, in which `'` stands for any literal.
 struct Words<'a>(&'a [&'a Token]);
 
 impl Words<'_> {
-    fn names(&self) -> Option<&'static str> {
-        let functions = ["PARTITION_REPORT", "PARTITIONS", "TABLE_OPTIONS"];
-        let mut functions = functions.iter();
-        let is_no_table = functions.any(|f| self.has(&[f, "("]) && !self.has(&["FROM", f]));
-        if self.starts_with(&["SELECT"]) && is_no_table {
-            return Some(
-                "it is a table function: SELECT * FROM partition_report(), partitions('t') or \
-                 table_options('connector')",
-            );
-        }
-        self.first_of(&NAMES)
-    }
-
     fn syntax(&self) -> Option<&'static str> {
         let is_create = self.starts_with(&["CREATE"]);
         if self.has(&["IF", "NOT", "EXIST"]) {

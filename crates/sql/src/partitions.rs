@@ -114,7 +114,10 @@ pub(crate) fn partitions_table(
     table: &dyn TableProvider,
 ) -> Result<Arc<dyn TableProvider>> {
     let Some(catalog) = catalog_of(table) else {
-        return plan_err!("table '{name}' is not a partitioned table of a connector");
+        return plan_err!(
+            "table '{name}' is not a partitioned table of a connector; such a table is created with the option \
+             'connector' 'filesystem'"
+        );
     };
     let store_url = table
         .downcast_ref::<PartitionedTableProvider>()

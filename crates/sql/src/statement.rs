@@ -7,7 +7,6 @@ use datafusion::sql::parser;
 use datafusion::sql::sqlparser::ast::{Expr, ObjectName};
 use datafusion_partitioned_connector::hide_credentials;
 
-use crate::advice::Advice;
 use crate::hint::TableHint;
 
 /// A statement.
@@ -29,7 +28,7 @@ pub struct DataFusionStatement {
     /// Options that it gives tables for itself.
     pub hints: Vec<TableHint>,
     /// What to write instead, should it fail.
-    pub(crate) advice: Option<Advice>,
+    pub(crate) advice: Option<&'static str>,
 }
 
 /// Shows no options, which can be secret.

@@ -85,6 +85,7 @@ const PATH_PATTERN: ConnectorOption<Option<String>> = ConnectorOption::new(
 /// The values of these options in a statement.
 #[derive(Debug)]
 pub(crate) struct DirectoryOptions {
+    table: String,
     default_name: String,
     layout: String,
     on_mismatch: OnMismatch,
@@ -117,6 +118,7 @@ impl DirectoryOptions {
 
     pub(crate) fn try_new(options: &ConnectorOptions) -> Result<Self> {
         Ok(Self {
+            table: options.table().to_string(),
             default_name: options.get(&DEFAULT_NAME)?,
             layout: options.get(&LAYOUT)?,
             on_mismatch: options.get(&ON_MISMATCH)?.0,
@@ -144,6 +146,7 @@ impl DirectoryOptions {
     /// A catalog of directories that keeps these rules.
     pub(crate) fn rules_of(&self, catalog: DirectoryCatalog) -> Result<DirectoryCatalog> {
         catalog
+            .with_table_name(&self.table)
             .with_on_mismatch(self.on_mismatch)
             .with_path_pattern(self.path_pattern.as_deref())
             .map_err(|error| error.context("option 'source.path.regex-pattern'"))

@@ -205,8 +205,9 @@ fn missing_files(
     };
     match found() {
         Ok((spec, Partition { values, source })) => exec_datafusion_err!(
-            "there is no file at '{}', where the partition ({}) is registered; put the files back, drop the \
-             partition, or read it as empty with the table option 'partition.on-missing' 'skip'",
+            "there is no file at '{}', where the partition ({}) is registered; put the files back, or drop the \
+             partition, after which MSCK REPAIR TABLE adds the directories that are there, or read it as empty with the \
+             table option 'partition.on-missing' 'skip'",
             url_of(store_url, &source.location),
             spec.describe(&values)
         ),

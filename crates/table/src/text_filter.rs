@@ -43,9 +43,11 @@ fn parse_text_filter(
     )?;
     let schema = DFSchema::try_from(texts.schema().as_ref().clone())?;
     let context = || format!("the partition filter '{sql}'");
-    let filter = state
-        .create_logical_expr(sql, &schema)
-        .map_err(|error| error.context(context()))?;
+    let filter = state.create_logical_expr(sql, &schema).map_err(|error| {
+        let column = spec.column_names().next().unwrap_or_default();
+        let expected = format!("expected one over texts, such as {column} = '..'");
+        error.context(format!("{}; {expected}", context()))
+    })?;
     if FilterUse::of(&filter, &texts) != FilterUse::Decides {
         return plan_err!(
             "{} must depend on partition columns alone ({}), without subqueries and functions such \

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 
 use datafusion::arrow::array::{BooleanArray, UInt32Array};
 use datafusion::arrow::compute::and;
-use datafusion::common::{Result, plan_err};
+use datafusion::common::{Result, plan_datafusion_err};
 use datafusion_partitioned_core::{PartitionBatch, PartitionSource};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use object_store::ObjectMeta;
 use object_store::path::Path;
 
-use super::{Walk, as_array_refs, is_excluded, plan_mismatch};
+use super::{Walk, as_array_refs, is_excluded, mismatch_error};
 use crate::data_file::is_data_file;
 use crate::directory::OnMismatch;
 use crate::level::{Level, extend};
@@ -130,7 +130,7 @@ impl Walk {
                 continue;
             }
             match table.on_mismatch.of(mismatch) {
-                OnMismatch::Error => return plan_mismatch(mismatch),
+                OnMismatch::Error => return Err(mismatch_error(table, mismatch)),
                 OnMismatch::Null => {}
                 OnMismatch::Skip => {
                     keep[mismatch.row] = false;
@@ -153,13 +153,13 @@ impl Walk {
     pub(super) fn check_found(&self) -> Result<()> {
         let found = &self.found;
         match found.misplaced.get() {
-            Some(misplaced) if found.partitions.load(Ordering::Relaxed) == 0 => plan_err!(
+            Some(misplaced) if found.partitions.load(Ordering::Relaxed) == 0 => Err(self.table.named(plan_datafusion_err!(
                 "no partition below '{}', but '{}': expected directories '{}'; does PARTITIONED \
                  BY name a column too many, is LOCATION a level too deep, or is it another 'partition.layout'?",
                 self.table.describe_roots(),
                 self.table.url_of(misplaced),
                 self.table.layout.example()
-            ),
+            ))),
             _ => {
                 let partitions = found.returned.load(Ordering::Relaxed);
                 let observed = &self.table.observed;

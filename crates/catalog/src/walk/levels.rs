@@ -7,7 +7,7 @@ use datafusion::common::Result;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 
-use super::{Walk, as_array_refs, is_excluded, plan_mismatch};
+use super::{Walk, as_array_refs, is_excluded, mismatch_error};
 use crate::data_file::is_hidden;
 use crate::directory::OnMismatch;
 use crate::level::{Children, Level, extend};
@@ -112,7 +112,7 @@ impl Walk {
             match self.table.on_mismatch.of(mismatch) {
                 OnMismatch::Null => continue,
                 OnMismatch::Error if self.has_data(lister, &directory, depth + 1).await? => {
-                    return plan_mismatch(mismatch);
+                    return Err(mismatch_error(&self.table, mismatch));
                 }
                 OnMismatch::Error => {}
                 OnMismatch::Skip => self.count_skipped(directory),

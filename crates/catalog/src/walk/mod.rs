@@ -239,8 +239,8 @@ fn is_excluded(mismatch: &Mismatch, chosen: Option<&BooleanArray>) -> bool {
     has_text && chosen.is_some_and(|chosen| !chosen.value(mismatch.row))
 }
 
-fn plan_mismatch<T>(mismatch: &Mismatch) -> Result<T> {
-    Err(PartitionError::clone(&mismatch.error).into())
+fn mismatch_error(table: &Table, mismatch: &Mismatch) -> DataFusionError {
+    table.named(PartitionError::clone(&mismatch.error).into())
 }
 
 fn as_array_refs(arrays: Vec<StringArray>) -> Vec<ArrayRef> {

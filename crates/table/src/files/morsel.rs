@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileOpener;
@@ -54,7 +55,17 @@ struct OpenFile {
 
 impl FileName {
     fn context(&self, error: DataFusionError) -> DataFusionError {
-        error.context(format!("cannot read '{}'", self.0.url))
+        let advice = match error.find_root() {
+            DataFusionError::ParquetError(_) => {
+                "; if it is no data, begin its name with '_' or '.', or leave it out by \
+                 'source.path.regex-pattern'"
+            }
+            DataFusionError::ArrowError(parse, _) if matches!(parse.as_ref(), ArrowError::ParseError(text) if text.contains(" at line 0. ")) => {
+                "; if its first line has the names of the columns, set 'has_header' to 'true'"
+            }
+            _ => "",
+        };
+        error.context(format!("cannot read '{}'{advice}", self.0.url))
     }
 
     fn planner(&self, inner: Box<dyn MorselPlanner>) -> Box<dyn MorselPlanner> {
