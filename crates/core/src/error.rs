@@ -11,8 +11,7 @@ use datafusion::error::DataFusionError;
 pub enum PartitionError {
     /// The text of a path segment is not a value of the declared type.
     #[error(
-        "partition column '{column}': '{text}' is not a value of type {data_type} (in '{path}'); declare \
-         another type, or set 'partition.on-mismatch' to 'null' or 'skip'"
+        "partition column '{column}': '{text}' is not a value of type {data_type} (in '{path}'); {advice}"
     )]
     Value {
         /// The partition column.
@@ -23,6 +22,8 @@ pub enum PartitionError {
         data_type: DataType,
         /// Where the text was found.
         path: String,
+        /// What to change.
+        advice: &'static str,
     },
     /// A directory name that does not fit the layout at its level.
     #[error("expected a directory '{expected}' but found '{segment}' (in '{path}'); {advice}")]

@@ -217,6 +217,7 @@ impl PartitionLayout {
                     text: texts.value(row).to_owned(),
                     data_type: field.data_type().clone(),
                     path: path_of(row),
+                    advice: level.advice_on_value(texts.value(row)),
                 },
             }));
             values.push(parsed.values);

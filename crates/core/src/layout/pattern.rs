@@ -179,6 +179,16 @@ impl Level {
         }
     }
 
+    /// What to change for a text that is no value of its column.
+    pub(super) fn advice_on_value(&self, text: &str) -> &'static str {
+        match &self.pattern {
+            Pattern::Parts(_) if text.contains('=') => {
+                "directories with column names are the 'partition.layout' 'hive'"
+            }
+            _ => "declare another type, or set 'partition.on-mismatch' to 'null' or 'skip'",
+        }
+    }
+
     /// What a name of this level looks like, for people: `year=<value>`, `x-<day>`.
     pub(super) fn example(&self) -> String {
         match &self.pattern {
