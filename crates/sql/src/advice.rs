@@ -1,6 +1,6 @@
 //! What to write instead: the way out of mistakes that people make who know other systems.
 
-use datafusion::common::{DataFusionError, plan_datafusion_err};
+use datafusion::common::{DataFusionError, SchemaError, plan_datafusion_err};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
 /// The error, behind what the statement should be if it cannot be read, or what the error does not say.
@@ -29,13 +29,30 @@ fn meant(error: &DataFusionError) -> Option<&'static str> {
 
 /// What to do about an error of DataFusion that does not say it.
 fn way_out(error: &DataFusionError) -> Option<String> {
-    let DataFusionError::Plan(text) = error else {
-        return None;
-    };
-    let schema = text.strip_prefix("failed to resolve schema: ")?;
-    Some(format!(
-        "there is no schema '{schema}'; CREATE SCHEMA {schema} makes one"
-    ))
+    Some(match error {
+        DataFusionError::Plan(text) => {
+            let schema = text.strip_prefix("failed to resolve schema: ")?;
+            format!("there is no schema '{schema}'; CREATE SCHEMA {schema} makes one")
+        }
+        DataFusionError::SchemaError(error, _) => match error.as_ref() {
+            SchemaError::DuplicateUnqualifiedField { name } => format!(
+                "column '{name}' is declared twice; remove one: a type in PARTITIONED BY declares a column too"
+            ),
+            _ => return None,
+        },
+        DataFusionError::NotImplemented(text)
+            if text.starts_with("Unsupported file compression type") =>
+        {
+            "option 'compression': expected gzip, bzip2, xz, zstd or uncompressed".to_owned()
+        }
+        DataFusionError::NotImplemented(text) => {
+            let name = text.strip_prefix("Unsupported SQL type ")?;
+            format!(
+                "'{name}' is no type of a column; expected one such as INT, BIGINT, DOUBLE, TEXT, DATE or TIMESTAMP"
+            )
+        }
+        _ => return None,
+    })
 }
 
 const HIVE_CLAUSES: [&[&str]; 7] = [

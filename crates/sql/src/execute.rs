@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::MemTable;
 use datafusion::common::format::ExplainStatementOptions;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, plan_err};
+use datafusion::common::{Result, exec_datafusion_err, plan_err};
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{DdlStatement, ExplainOption, LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{DataFrame, SessionContext};
@@ -62,13 +62,7 @@ pub async fn execute(context: &SessionContext, statement: Statement) -> Result<D
         Statement::DataFusion(statement) => {
             let advice = statement.advice;
             let frame = execute_datafusion(context, *statement).await;
-            frame.map_err(|error| match error.find_root() {
-                // What it does not know by this name.
-                DataFusionError::Plan(_) | DataFusionError::Configuration(_) => {
-                    with_advice(error, advice)
-                }
-                _ => error,
-            })
+            frame.map_err(|error| with_advice(error, advice))
         }
         Statement::Partition(statement) => match frame(context, *statement).await? {
             Frame::Query(frame) => Ok(frame),
