@@ -243,13 +243,6 @@ async fn clauses_that_would_be_ignored_are_refused() {
 }
 
 #[tokio::test]
-async fn insert_is_refused_and_loses_nothing() {
-    let fixture = table().await;
-    fixture.error("INSERT INTO t VALUES (1, 1, 'a')").await;
-    assert_eq!(fixture.rows("SELECT count(*) FROM t").await, ["2"]);
-}
-
-#[tokio::test]
 async fn refused_memory_gives_up_the_filter_and_not_the_query() {
     let fixture = table().await;
     fixture
