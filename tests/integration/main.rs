@@ -45,3 +45,4 @@ mod subqueries;
 mod tidy;
 mod tpcds;
 mod type_evolution;
+mod writing;

@@ -315,6 +315,10 @@ impl Committer for DirectoryCatalog {
         Ok(partition.source.location)
     }
 
+    fn owns(&self, file: &ObjectMeta) -> bool {
+        self.table.is_selected(file)
+    }
+
     /// Whoever lists the directories finds them.
     async fn commit(&self, _written: &[WrittenPartition]) -> Result<()> {
         Ok(())

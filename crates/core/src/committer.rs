@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use datafusion::common::Result;
+use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::spec::{Partition, PartitionValues};
@@ -46,6 +47,12 @@ pub trait Committer: Debug + Send + Sync {
     /// # Errors
     /// When nobody would find a partition of these values again, such as one that the name of a directory cannot spell.
     async fn location(&self, values: &PartitionValues) -> Result<Path>;
+
+    /// Whether a data file in the directory of a partition is one of the table: one that is not may not be replaced.
+    fn owns(&self, file: &ObjectMeta) -> bool {
+        let _ = file;
+        true
+    }
 
     /// Makes partitions part of the table, those that are not yet. Their files have their final names.
     ///

@@ -16,6 +16,7 @@ use crate::advice::with_advice;
 use crate::create::create_and_register;
 use crate::hint::refuse_hinted_queries;
 use crate::hinted::with_hinted_tables;
+use crate::insert::{insert, take_partition_clause};
 use crate::parser::parse_statements;
 use crate::plan::{ChangeQueryPlanner, plan};
 use crate::show::show_create_table;
@@ -100,7 +101,12 @@ async fn execute_datafusion(
         state = with_hinted_tables(&state, &statement.hints).await?;
     }
     check_options(&statement.statement)?;
-    let plan = state.statement_to_plan(statement.statement).await?;
+    let mut parsed = statement.statement;
+    let fixed = take_partition_clause(&state, &mut parsed).await?;
+    let plan = state.statement_to_plan(parsed).await?;
+    if let Some(written) = insert(context, &state, &plan, &fixed).await? {
+        return Ok(written);
+    }
     if !statement.hints.is_empty() && matches!(plan, LogicalPlan::Ddl(_)) {
         return plan_err!(
             "the hint OPTIONS (..) is for queries; what they make cannot keep it, so leave it out"

@@ -29,6 +29,7 @@ mod create;
 mod execute;
 mod hint;
 mod hinted;
+mod insert;
 mod parser;
 mod partition_parser;
 mod partitions;

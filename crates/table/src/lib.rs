@@ -11,6 +11,7 @@
 //! | [`KeepSmallScansTogether`] | the optimizer rule that does not spread a few rows over all cores |
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`EqualityChainPlanner`] | the planner of expressions that makes lists of long chains of equalities |
+//! | [`PartitionedSinkExec`] | the operator that writes partitions |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
@@ -48,3 +49,4 @@ pub use provider::PartitionedTableProvider;
 pub use reader::{FilePartitionReader, OnMissing};
 pub use small_scans::KeepSmallScansTogether;
 pub use source_provider::PartitionedSourceProvider;
+pub use write::PartitionedSinkExec;

@@ -31,7 +31,7 @@ use crate::plan::{
 use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
-use crate::write::{PartitionedSinkExec, Sink, SinkOptions, counted};
+use crate::write::{PartitionedSinkExec, Sink, SinkOptions, cast_to, counted};
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
 ///
@@ -176,7 +176,7 @@ impl PartitionedTableProvider {
     }
 
     /// The table as one that is written to.
-    fn sink(&self, session: &dyn Session) -> Result<Arc<Sink>> {
+    fn sink(&self, session: &dyn Session, overwrites: bool) -> Result<Arc<Sink>> {
         let Some(committer) = self.catalog.committer() else {
             return plan_err!(
                 "partitions cannot be written where they are {}",
@@ -198,6 +198,7 @@ impl PartitionedTableProvider {
             );
         }
         Ok(Arc::new(Sink {
+            catalog: Arc::clone(&self.catalog),
             committer,
             spec: self.catalog.spec().clone(),
             store_url: self.object_store_url.clone(),
@@ -205,7 +206,7 @@ impl PartitionedTableProvider {
             file_schema: Arc::clone(self.schema.file_schema()),
             options: self.sink_options.clone(),
             state: state.clone(),
-            describe: self.catalog.describe(),
+            overwrites,
         }))
     }
 
@@ -288,17 +289,27 @@ impl TableProvider for PartitionedTableProvider {
         scan(self, session, projection, filters, limit).await
     }
 
-    /// Adds the rows of `input` to the partitions that their values say; see [`crate`] for what readers see of it.
+    /// Adds the rows of `input` to the partitions that their values say, or puts them in the place of what is there.
+    /// Readers see nothing of it before all of its files are complete.
     async fn insert_into(
         &self,
         session: &dyn Session,
         input: Arc<dyn ExecutionPlan>,
         operation: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        if operation != InsertOp::Append {
-            return not_impl_err!("{operation} of a partitioned table");
-        }
-        counted(PartitionedSinkExec::new(input, self.sink(session)?))
+        let overwrites = match operation {
+            InsertOp::Append => false,
+            InsertOp::Overwrite => true,
+            InsertOp::Replace => {
+                return not_impl_err!(
+                    "a partitioned table has no keys by which rows could be replaced; use INSERT OVERWRITE"
+                );
+            }
+        };
+        let sink = self.sink(session, overwrites)?;
+        // DataFusion coerces the inputs of a UNION when it has cast them to the types of the table.
+        let input = cast_to(input, self.schema.table_schema())?;
+        counted(PartitionedSinkExec::new(input, sink))
     }
 }
 

@@ -254,6 +254,37 @@ async fn wri_06_values_of_every_type_come_back() {
     }
 }
 
+/// More partitions than may be open: the rest is sorted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wri_07_many_partitions_at_once() {
+    for max_open in [0, 7, 100_000] {
+        let config = SessionConfig::new().with_target_partitions(4);
+        let fixture = Fixture::with_config(config);
+        let options = format!("'has_header' 'true', 'sink.max-open-partitions' '{max_open}'");
+        let declared = fixture.declare("id BIGINT, p BIGINT, q TEXT", "CSV", "p, q", &options);
+        declared.await.unwrap();
+        let sql = "INSERT INTO t SELECT value, (value * 7919) % 500, CASE WHEN value % 2 = 0 THEN 'a' END \
+                   FROM range(0, 20000)";
+        assert_eq!(insert(&fixture, sql).await.unwrap(), ["20000"]);
+        assert_eq!(
+            fixture
+                .rows("SELECT count(*), count(DISTINCT id), sum(id) FROM t")
+                .await,
+            ["20000 | 20000 | 199990000"]
+        );
+        let wrong =
+            "SELECT count(*) FROM t WHERE p <> (id * 7919) % 500 OR (q IS NULL) <> (id % 2 = 1)";
+        assert_eq!(fixture.rows(wrong).await, ["0"]);
+        let files = keys(&fixture).await;
+        assert_eq!(
+            files.len(),
+            directories(&fixture).await.len(),
+            "max_open {max_open}"
+        );
+        assert_eq!(files.len(), 500);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wri_08_files_follow_the_data() {
     let config = SessionConfig::new()
@@ -296,6 +327,37 @@ async fn wri_12_nothing_is_left_of_a_failed_insert() {
     assert_eq!(fixture.rows("SELECT count(*) FROM t").await, ["999"]);
 }
 
+#[tokio::test]
+async fn wri_11_overwriting_what_is_read() {
+    let fixture = Fixture::new();
+    let declared = fixture.declare("id BIGINT, p INT", "CSV", "p", "'has_header' 'true'");
+    declared.await.unwrap();
+    fixture.put_ids("t/p=1/f.csv", &[1, 2]).await;
+    fixture.put_ids("t/p=2/f.csv", &[3]).await;
+
+    insert(
+        &fixture,
+        "INSERT OVERWRITE t SELECT id + 10, p FROM t WHERE p = 1",
+    )
+    .await
+    .unwrap();
+    let all = "SELECT id, p FROM t";
+    assert_eq!(fixture.rows(all).await, ["11 | 1", "12 | 1", "3 | 2"]);
+
+    let failing = "INSERT OVERWRITE t SELECT CAST(concat('x', id) AS BIGINT), 1 FROM t";
+    assert!(insert(&fixture, failing).await.is_err());
+    assert_eq!(fixture.rows(all).await, ["11 | 1", "12 | 1", "3 | 2"]);
+
+    insert(&fixture, "INSERT INTO t SELECT * FROM t")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows(all).await,
+        ["11 | 1", "11 | 1", "12 | 1", "12 | 1", "3 | 2", "3 | 2"]
+    );
+    assert_eq!(keys(&fixture).await.len(), 4);
+}
+
 /// A file has to have a column: such a table can neither be declared nor written.
 #[tokio::test]
 async fn wri_13_a_table_of_partition_columns_alone_is_refused() {
@@ -303,6 +365,36 @@ async fn wri_13_a_table_of_partition_columns_alone_is_refused() {
     let declared = fixture.declare("a INT, b TEXT", "PARQUET", "a, b", "");
     let error = declared.await.unwrap_err().to_string();
     assert_mentions(&error, &["table 't'", "declare the columns"]);
+}
+
+#[tokio::test]
+async fn wri_14_static_values_are_those_of_the_column() {
+    let fixture = Fixture::new();
+    let declared = fixture.declare("id BIGINT, p INT", "CSV", "p", "'has_header' 'true'");
+    declared.await.unwrap();
+    for sql in [
+        "INSERT INTO t PARTITION (p = '00011') SELECT 1",
+        "INSERT INTO t PARTITION (p = 11) SELECT 2",
+        "INSERT INTO t PARTITION (p = null) SELECT 3",
+        "INSERT INTO t PARTITION (p = 12) SELECT 4 WHERE false",
+    ] {
+        fixture.run(sql).await.unwrap();
+    }
+    assert_eq!(
+        fixture.rows("SELECT p, count(*) FROM t GROUP BY p").await,
+        ["11 | 2", "<null> | 1"]
+    );
+    assert_eq!(
+        directories(&fixture).await,
+        ["t/p=11", "t/p=__HIVE_DEFAULT_PARTITION__"]
+    );
+    let error = fixture
+        .run("INSERT INTO t PARTITION (p = 'x') SELECT 5")
+        .await;
+    assert_mentions(
+        &error.unwrap_err().to_string(),
+        &["table 't'", "column 'p'", "'x'"],
+    );
 }
 
 #[tokio::test]

@@ -3,14 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::JoinSet;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err, internal_err};
+use datafusion::common::{
+    Result, ScalarValue, exec_datafusion_err, internal_err, plan_datafusion_err, plan_err,
+};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
-use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr, Literal};
+use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr, Literal, cast};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -24,19 +27,22 @@ use datafusion::physical_plan::{
 use datafusion_partitioned_catalog::{ListingCache, location_of};
 use datafusion_partitioned_core::WrittenPartition;
 use futures::stream;
+use object_store::path::Path;
 
 use super::Sink;
 use super::demultiplexer::{Demultiplexer, Destinations};
 use super::file_writer::FileWriters;
+use super::replaced::{OverwriteMode, Replaced, StaticValues};
 use super::report::{ROWS, SCHEMA, by_partition, rows};
 use super::transaction::Transaction;
 
 /// Writes its input to a partitioned table, and returns a row for each partition: its name, location, rows, files and
 /// bytes.
 #[derive(Debug)]
-pub(crate) struct PartitionedSinkExec {
+pub struct PartitionedSinkExec {
     input: Arc<dyn ExecutionPlan>,
     sink: Arc<Sink>,
+    fixed: StaticValues,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -53,9 +59,34 @@ impl PartitionedSinkExec {
         Self {
             input,
             sink,
+            fixed: vec![],
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties),
         }
+    }
+
+    /// The operator in a plan that writes to a partitioned table, such as that of an `INSERT`: its rows say what was
+    /// written to each partition.
+    pub fn of(plan: &Arc<dyn ExecutionPlan>) -> Option<&Self> {
+        let found = plan.downcast_ref::<Self>();
+        found.or_else(|| plan.children().into_iter().find_map(Self::of))
+    }
+
+    /// The same, with static values of `PARTITION (..)` by their column, which say what an `INSERT OVERWRITE` replaces.
+    ///
+    /// # Errors
+    /// When one of the columns is no partition column.
+    pub fn with_static_values(&self, values: &[(String, ScalarValue)]) -> Result<Self> {
+        let spec = &self.sink.spec;
+        let values = values.iter().map(|(name, value)| {
+            let column = spec.column_names().position(|column| column == name);
+            let column =
+                column.ok_or_else(|| plan_datafusion_err!("'{name}' is no partition column"))?;
+            Ok((column, value.cast_to(spec.fields()[column].data_type())?))
+        });
+        let mut sink = Self::new(Arc::clone(&self.input), Arc::clone(&self.sink));
+        sink.fixed = values.collect::<Result<_>>()?;
+        Ok(sink)
     }
 }
 
@@ -65,10 +96,15 @@ impl DisplayAs for PartitionedSinkExec {
         write!(
             f,
             "PartitionedSinkExec: {}, by=[{}], max_open_partitions={}",
-            self.sink.describe,
+            self.sink.catalog.describe(),
             columns.join(", "),
             self.sink.options.max_open_partitions
-        )
+        )?;
+        match (self.sink.overwrites, self.sink.options.overwrite_mode) {
+            (false, _) => Ok(()),
+            (true, OverwriteMode::Dynamic) => write!(f, ", overwrite=dynamic"),
+            (true, OverwriteMode::Static) => write!(f, ", overwrite=static"),
+        }
     }
 }
 
@@ -95,7 +131,11 @@ impl ExecutionPlan for PartitionedSinkExec {
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(input, Arc::clone(&self.sink)))),
+            (Some(input), true) => {
+                let mut sink = Self::new(input, Arc::clone(&self.sink));
+                sink.fixed.clone_from(&self.fixed);
+                Ok(Arc::new(sink))
+            }
             _ => internal_err!("PartitionedSinkExec has one input"),
         }
     }
@@ -120,9 +160,10 @@ impl ExecutionPlan for PartitionedSinkExec {
             return internal_err!("PartitionedSinkExec has no output {partition}");
         }
         let (sink, input) = (Arc::clone(&self.sink), Arc::clone(&self.input));
+        let fixed = self.fixed.clone();
         let metrics = self.metrics.clone();
         let written = stream::once(async move {
-            let written = write(&sink, &input, &context).await?;
+            let written = write(&sink, &fixed, &input, &context).await?;
             for (name, count) in [
                 ("partitions_written", written.len() as u64),
                 ("files_written", written.iter().map(|w| w.files).sum()),
@@ -142,6 +183,7 @@ impl ExecutionPlan for PartitionedSinkExec {
 
 async fn write(
     sink: &Arc<Sink>,
+    fixed: &StaticValues,
     input: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,
 ) -> Result<Vec<WrittenPartition>> {
@@ -149,7 +191,18 @@ async fn write(
     let extension = extension(sink)?;
     let root = sink.committer.root().clone();
     let transaction = Arc::new(Transaction::new(Arc::clone(&store), root, extension));
-    let files = FileWriters::try_new(Arc::clone(sink), Arc::clone(&transaction), store, context)?;
+    transaction.recover().await?;
+    let replaced = match sink.overwrites {
+        true => Some(Arc::new(Replaced::try_new(sink, fixed, context).await?)),
+        false => None,
+    };
+    let files = FileWriters::try_new(
+        Arc::clone(sink),
+        Arc::clone(&transaction),
+        replaced.clone(),
+        store,
+        context,
+    )?;
     let destinations = Arc::new(Destinations::new(files, Arc::clone(context)));
     let mut inputs = JoinSet::new();
     for partition in 0..input.output_partitioning().partition_count() {
@@ -177,21 +230,22 @@ async fn write(
         return Err(error);
     }
     let written = by_partition(&files);
-    let committed = transaction.commit(&files).await;
-    forget_listings(sink, &written)?;
+    let committed = transaction.commit(&files, replaced.as_deref()).await;
+    let directories = replaced.iter().flat_map(|replaced| replaced.directories());
+    let locations = written.iter().map(|w| w.partition.source.location.clone());
+    forget_listings(sink, locations.chain(directories))?;
     committed?;
     sink.committer.commit(&written).await?;
     Ok(written)
 }
 
 /// Makes the queries of this session list directories again that have changed.
-fn forget_listings(sink: &Sink, written: &[WrittenPartition]) -> Result<()> {
+fn forget_listings(sink: &Sink, changed: impl IntoIterator<Item = Path>) -> Result<()> {
     let Some(listings) = sink.state.config().get_extension::<ListingCache>() else {
         return Ok(());
     };
-    for written in written {
-        let location = &written.partition.source.location;
-        let url = format!("{}/", location_of(&sink.store_url, location));
+    for location in changed {
+        let url = format!("{}/", location_of(&sink.store_url, &location));
         listings.invalidate(&ListingTableUrl::parse(url)?);
     }
     Ok(())
@@ -205,6 +259,36 @@ fn extension(sink: &Sink) -> Result<String> {
         None => format.get_ext(),
     };
     Ok(format!(".{}", extension.trim_start_matches('.')))
+}
+
+/// The rows of a plan with the columns of `schema`, which are cast where they have other types.
+///
+/// # Errors
+/// When it has another number of columns.
+pub(crate) fn cast_to(
+    input: Arc<dyn ExecutionPlan>,
+    schema: &SchemaRef,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let given = input.schema();
+    if given.fields().len() != schema.fields().len() {
+        return plan_err!(
+            "the table has {} columns, but there are {}",
+            schema.fields().len(),
+            given.fields().len()
+        );
+    }
+    let mut pairs = given.fields().iter().zip(schema.fields());
+    if pairs.all(|(given, wanted)| given.data_type() == wanted.data_type()) {
+        return Ok(input);
+    }
+    let columns = given.fields().iter().zip(schema.fields()).enumerate();
+    let columns = columns.map(|(index, (given_field, wanted))| {
+        let column = Arc::new(Column::new(given_field.name(), index));
+        let column = cast(column, &given, wanted.data_type().clone())?;
+        Ok((column, wanted.name().clone()))
+    });
+    let columns = columns.collect::<Result<Vec<_>>>()?;
+    Ok(Arc::new(ProjectionExec::try_new(columns, input)?))
 }
 
 /// The number of rows that `written` has, in a column `count`: what DataFusion's `INSERT` returns.

@@ -17,13 +17,14 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion_partitioned_core::Partition;
+use datafusion_partitioned_core::{Partition, PartitionValues};
 use futures::stream;
 use object_store::ObjectStore;
 use tokio::sync::mpsc::{self, Sender};
 
 use super::Sink;
 use super::metered_store::MeteredStore;
+use super::replaced::Replaced;
 use super::transaction::{FilePlace, Transaction, WrittenFile};
 
 /// Begins the files of a statement.
@@ -31,6 +32,7 @@ use super::transaction::{FilePlace, Transaction, WrittenFile};
 pub(super) struct FileWriters {
     sink: Arc<Sink>,
     transaction: Arc<Transaction>,
+    replaced: Option<Arc<Replaced>>,
     store: Arc<MeteredStore>,
     /// Finds the metered store instead of the one of the session.
     context: Arc<TaskContext>,
@@ -40,6 +42,7 @@ impl FileWriters {
     pub(super) fn try_new(
         sink: Arc<Sink>,
         transaction: Arc<Transaction>,
+        replaced: Option<Arc<Replaced>>,
         store: Arc<dyn ObjectStore>,
         context: &TaskContext,
     ) -> Result<Self> {
@@ -64,6 +67,7 @@ impl FileWriters {
         Ok(Self {
             sink,
             transaction,
+            replaced,
             store,
             context: Arc::new(context),
         })
@@ -71,6 +75,15 @@ impl FileWriters {
 
     pub(super) fn sink(&self) -> &Arc<Sink> {
         &self.sink
+    }
+
+    /// The partition of these values, whose files are replaced if that is what the statement does.
+    pub(super) async fn partition(&self, values: PartitionValues) -> Result<Partition> {
+        if let Some(replaced) = &self.replaced {
+            replaced.add(&values).await?;
+        }
+        let location = self.sink.committer.location(&values).await?;
+        Ok(Partition::new(values, location))
     }
 
     /// Begins a file of a partition.

@@ -1,4 +1,4 @@
-//! Writing partitions: `INSERT INTO`.
+//! Writing partitions: `INSERT INTO` and `INSERT OVERWRITE`.
 //!
 //! ```text
 //!   input streams ──> Demultiplexer ──rows of an open partition──> PartitionWriter ──> FileWriter
@@ -20,11 +20,13 @@ mod file_writer;
 mod metered_store;
 mod options;
 mod partition_writer;
+mod replaced;
 mod report;
 mod sorted_writer;
 mod transaction;
 
-pub(crate) use exec::{PartitionedSinkExec, counted};
+pub use exec::PartitionedSinkExec;
+pub(crate) use exec::{cast_to, counted};
 pub(crate) use options::SinkOptions;
 
 use std::sync::Arc;
@@ -33,11 +35,12 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
-use datafusion_partitioned_core::{Committer, PartitionSpec};
+use datafusion_partitioned_core::{Committer, PartitionCatalog, PartitionSpec};
 
 /// The table that is written to.
 #[derive(Debug)]
 pub(crate) struct Sink {
+    pub(crate) catalog: Arc<dyn PartitionCatalog>,
     pub(crate) committer: Arc<dyn Committer>,
     pub(crate) spec: PartitionSpec,
     pub(crate) store_url: ObjectStoreUrl,
@@ -46,6 +49,6 @@ pub(crate) struct Sink {
     pub(crate) file_schema: SchemaRef,
     pub(crate) options: SinkOptions,
     pub(crate) state: SessionState,
-    /// Forgets what is remembered of directories that have changed.
-    pub(crate) describe: String,
+    /// Whether partitions are replaced.
+    pub(crate) overwrites: bool,
 }

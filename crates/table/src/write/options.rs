@@ -1,8 +1,12 @@
 //! The options of a table that say how it is written. Keys are Flink's where Flink has them.
 
 use datafusion::common::{Result, config_err};
-use datafusion_partitioned_connector::{ConnectorOption, ConnectorOptions, OptionDescription};
+use datafusion_partitioned_connector::{
+    ConnectorOption, ConnectorOptions, OptionDescription, OptionValue, parse_choice,
+};
 use datafusion_partitioned_core::ByteSize;
+
+use super::replaced::OverwriteMode;
 
 /// DuckDB and Hive have the same limit.
 const MAX_OPEN_PARTITIONS: ConnectorOption<usize> = ConnectorOption::new(
@@ -21,6 +25,23 @@ const FILE_SIZE: ConnectorOption<ByteSize> = ConnectorOption::new(
 const ROW_COUNT: ConnectorOption<Option<usize>> =
     ConnectorOption::new("sink.rolling-policy.row-count", "the most rows of a file");
 
+/// Spark's `spark.sql.sources.partitionOverwriteMode`; the default is what Hive and Flink do.
+const OVERWRITE_MODE: ConnectorOption<OverwriteMode> = ConnectorOption::new(
+    "sink.overwrite-mode",
+    "what INSERT OVERWRITE replaces: the partitions to which it writes (dynamic), or all that the static values of \
+     PARTITION (..) leave (static)",
+)
+.with_default("dynamic");
+
+impl OptionValue for OverwriteMode {
+    const TYPE_NAME: &'static str = "enum";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let modes = [("dynamic", Self::Dynamic), ("static", Self::Static)];
+        parse_choice(text, &modes)
+    }
+}
+
 /// How a table is written.
 #[derive(Debug, Clone)]
 pub(crate) struct SinkOptions {
@@ -28,6 +49,7 @@ pub(crate) struct SinkOptions {
     /// In bytes.
     pub(crate) file_size: u64,
     pub(crate) max_rows: usize,
+    pub(crate) overwrite_mode: OverwriteMode,
 }
 
 impl Default for SinkOptions {
@@ -36,6 +58,7 @@ impl Default for SinkOptions {
             max_open_partitions: 100,
             file_size: 128 << 20,
             max_rows: usize::MAX,
+            overwrite_mode: OverwriteMode::Dynamic,
         }
     }
 }
@@ -46,6 +69,7 @@ impl SinkOptions {
             MAX_OPEN_PARTITIONS.describe(),
             FILE_SIZE.describe(),
             ROW_COUNT.describe(),
+            OVERWRITE_MODE.describe(),
         ]
     }
 
@@ -64,6 +88,7 @@ impl SinkOptions {
             max_open_partitions: options.get(&MAX_OPEN_PARTITIONS)?,
             file_size,
             max_rows: max_rows.unwrap_or(usize::MAX),
+            overwrite_mode: options.get(&OVERWRITE_MODE)?,
         })
     }
 }

@@ -114,10 +114,9 @@ pub(super) struct RollingWriter {
 
 impl RollingWriter {
     pub(super) async fn try_new(files: Arc<FileWriters>, values: PartitionValues) -> Result<Self> {
-        let location = files.sink().committer.location(&values).await?;
         Ok(Self {
+            partition: files.partition(values).await?,
             files,
-            partition: Partition::new(values, location),
             open: None,
             written: vec![],
         })

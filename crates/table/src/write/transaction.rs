@@ -5,26 +5,41 @@
 //! | writing | `.part-ID-00000.parquet.pending`, which everybody skips | |
 //! | commit | | `ID.json` is created: from now on the files are part of the table |
 //! | publishing | renamed to `part-ID-00000.parquet`, one after the other | |
+//! | replacing | the files in whose place they come are deleted | |
 //! | end | | `ID.json` is deleted |
 //!
 //! A rename is one step on a local file system, and a copy and a deletion in an object store. Whoever is interrupted
 //! before the commit has changed nothing, and whoever is interrupted behind it has left a record of what there is
-//! still to do.
+//! still to do: the next statement that writes does it first. Statements that replace files commit one at a time, each
+//! with a lock, and only if all files are still there that they found.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
+use chrono::{TimeDelta, Utc};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
+use datafusion_partitioned_catalog::local_path;
 use datafusion_partitioned_core::Partition;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::replaced::Replaced;
+
 /// The directory of the records, which readers skip.
 const COMMITS: &str = "_commits";
+
+/// The version of the records.
+const VERSION: u32 = 1;
+
+/// The object in [`COMMITS`] that lets one statement at a time replace files.
+const LOCK: &str = "overwrite.lock";
+
+/// How long a statement that replaces files may take from its commit to its end.
+const LOCK_TIMEOUT: TimeDelta = TimeDelta::minutes(15);
 
 /// Behind the name of a file that is not part of the table yet.
 const PENDING: &str = ".pending";
@@ -63,6 +78,47 @@ struct CommitRecord {
     version: u32,
     /// The final paths of the files that become part of the table.
     files: Vec<String>,
+    /// The paths of those in whose place they come.
+    removed: Vec<String>,
+}
+
+/// Does what a record says, as far as it is not done: several statements may do so at the same time.
+async fn publish(store: &Arc<dyn ObjectStore>, record: &CommitRecord) -> Result<()> {
+    let places = record.files.iter().map(|path| {
+        let published = Path::parse(path).map_err(object_store::Error::from)?;
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let directory = Path::parse(directory).map_err(object_store::Error::from)?;
+        let pending = FilePlace::new(&directory, name).pending;
+        Ok(FilePlace { pending, published })
+    });
+    let places = places.collect::<object_store::Result<Vec<_>>>()?;
+    let renamed = stream::iter(places).map(|place| {
+        let store = Arc::clone(store);
+        async move { ignore_missing(store.rename(&place.pending, &place.published).await) }
+    });
+    let mut renamed = renamed.buffer_unordered(CONCURRENCY);
+    while let Some(result) = renamed.next().await {
+        result?;
+    }
+    // Only when all new ones are there.
+    let removed = record
+        .removed
+        .iter()
+        .map(|path| Path::parse(path).map_err(Into::into));
+    let removed: Vec<_> = removed.collect();
+    let mut deleted = store.delete_stream(stream::iter(removed).boxed());
+    while let Some(result) = deleted.next().await {
+        ignore_missing(result.map(drop))?;
+    }
+    Ok(())
+}
+
+/// What is not there any more has been done by somebody else.
+fn ignore_missing(result: object_store::Result<()>) -> object_store::Result<()> {
+    match result {
+        Err(object_store::Error::NotFound { .. }) => Ok(()),
+        other => other,
+    }
 }
 
 /// The files of one statement.
@@ -96,47 +152,141 @@ impl Transaction {
 
     fn record(&self) -> Path {
         let name = format!("{}.json", self.id.simple());
-        self.root.clone().join(COMMITS).join(name)
+        self.commits().join(name)
     }
 
-    /// Makes the files part of the table, all of them or, when this fails, none.
-    pub(super) async fn commit(&self, files: &[WrittenFile]) -> Result<()> {
-        if files.is_empty() {
+    fn commits(&self) -> Path {
+        self.root.clone().join(COMMITS)
+    }
+
+    /// Makes the files part of the table, in the place of those that are replaced: all of them or, when this fails,
+    /// none.
+    pub(super) async fn commit(
+        &self,
+        files: &[WrittenFile],
+        replaced: Option<&Replaced>,
+    ) -> Result<()> {
+        let Some(replaced) = replaced else {
+            return self.commit_files(files, vec![]).await;
+        };
+        let committed = match self.lock().await {
+            Ok(()) => {
+                let committed = match replaced.files().await {
+                    Ok(removed) => self.commit_files(files, removed).await,
+                    Err(error) => {
+                        self.abort(files).await;
+                        Err(error)
+                    }
+                };
+                let unlocked = self.store.delete(&self.lock_path()).await;
+                committed.and_then(|()| Ok(unlocked?))
+            }
+            Err(error) => {
+                self.abort(files).await;
+                Err(error)
+            }
+        };
+        self.remove_empty_directory();
+        committed
+    }
+
+    async fn commit_files(&self, files: &[WrittenFile], removed: Vec<Path>) -> Result<()> {
+        if files.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        let paths = files.iter().map(|file| file.place.published.to_string());
         let record = CommitRecord {
-            version: 1,
-            files: paths.collect(),
+            version: VERSION,
+            files: files
+                .iter()
+                .map(|file| file.place.published.to_string())
+                .collect(),
+            removed: removed.iter().map(Path::to_string).collect(),
         };
-        let record = serde_json::to_vec(&record);
-        let record = record.map_err(|error| exec_datafusion_err!("the commit record: {error}"))?;
-        let options = PutOptions::from(PutMode::Create);
+        let text = serde_json::to_vec(&record);
+        let text = text.map_err(|error| exec_datafusion_err!("the commit record: {error}"))?;
         let path = self.record();
-        let committed = self.store.put_opts(&path, record.into(), options);
-        if let Err(error) = committed.await {
+        let created = self
+            .store
+            .put_opts(&path, text.into(), PutMode::Create.into());
+        if let Err(error) = created.await {
             self.abort(files).await;
             return Err(DataFusionError::from(error).context("nothing was written"));
         }
-        let published = self.publish(files).await;
+        let published = publish(&self.store, &record).await;
         published.map_err(|error| {
-            error.context(
-                "the rows are part of the table, but not all of their files have their final names yet",
-            )
+            error.context(format!(
+                "the statement is committed, but not all of its files have their final names yet; the next statement \
+                 that writes to the table goes on with what '{path}' says"
+            ))
         })?;
-        self.store.delete(&self.record()).await?;
+        self.store.delete(&path).await?;
         self.remove_empty_directory();
         Ok(())
     }
 
-    async fn publish(&self, files: &[WrittenFile]) -> Result<()> {
-        let places: Vec<_> = files.iter().map(|file| file.place.clone()).collect();
-        let renamed = stream::iter(places).map(|place| {
-            let store = Arc::clone(&self.store);
-            async move { store.rename(&place.pending, &place.published).await }
-        });
-        let renamed = renamed.buffer_unordered(CONCURRENCY);
-        renamed.try_collect::<Vec<()>>().await?;
+    fn lock_path(&self) -> Path {
+        self.commits().join(LOCK)
+    }
+
+    /// Lets no other statement replace files until the lock is deleted.
+    async fn lock(&self) -> Result<()> {
+        let path = self.lock_path();
+        let id = self.id.simple().to_string();
+        match self
+            .store
+            .put_opts(&path, id.into(), PutMode::Create.into())
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(object_store::Error::AlreadyExists { .. }) => exec_err!(
+                "conflict: another statement is replacing partitions of the table, so that nothing was written; run it \
+                 again. What a statement leaves that was killed, '{path}', is removed after {} minutes",
+                LOCK_TIMEOUT.num_minutes()
+            ),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Goes on with what interrupted statements have committed, and removes a lock that has been left.
+    pub(super) async fn recover(&self) -> Result<()> {
+        let commits = self.commits();
+        let left: Vec<_> = self.store.list(Some(&commits)).try_collect().await?;
+        for object in &left {
+            match object.location.filename() {
+                Some(LOCK) => {
+                    let age = Utc::now().signed_duration_since(object.last_modified);
+                    if age > LOCK_TIMEOUT {
+                        ignore_missing(self.store.delete(&object.location).await)?;
+                    }
+                }
+                Some(name) if name.ends_with(".json") => {
+                    self.recover_commit(&object.location).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn recover_commit(&self, path: &Path) -> Result<()> {
+        let text = match self.store.get(path).await {
+            Ok(text) => text.bytes().await?,
+            // The statement has ended.
+            Err(object_store::Error::NotFound { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let record: CommitRecord = serde_json::from_slice(&text)
+            .map_err(|error| exec_datafusion_err!("'{path}' is no commit record: {error}"))?;
+        if record.version > VERSION {
+            return exec_err!(
+                "the commit record '{path}' has version {}, but this program knows those up to {VERSION}; use a newer \
+                 one",
+                record.version
+            );
+        }
+        publish(&self.store, &record).await?;
+        ignore_missing(self.store.delete(path).await)?;
+        self.remove_empty_directory();
         Ok(())
     }
 
@@ -157,16 +307,11 @@ impl Transaction {
 
     /// On a local file system, where directories are there without files too.
     fn remove_empty_directory(&self) {
-        let directory = self.root.clone().join(COMMITS);
-        remove_empty_local_directory(self.store.as_ref(), &directory);
-    }
-}
-
-/// Removes a directory of the local file system if nothing is in it.
-fn remove_empty_local_directory(store: &dyn ObjectStore, directory: &Path) {
-    if let Some(directory) = datafusion_partitioned_catalog::local_path(store, directory) {
-        // Another writer may use it, or be faster.
-        let _ = std::fs::remove_dir(directory);
+        let directory = self.commits();
+        if let Some(directory) = local_path(self.store.as_ref(), &directory) {
+            // Another writer may use it, or be faster.
+            let _ = std::fs::remove_dir(directory);
+        }
     }
 }
 

@@ -1,0 +1,419 @@
+//! Writing partitions: which partitions a statement replaces, what is left when it is interrupted, and its files.
+
+use std::sync::Arc;
+
+use datafusion::common::Result;
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use crate::common::{Fixture, assert_mentions};
+
+const ALL: &str = "SELECT id, p, q FROM t";
+
+/// The table `t` with the partition columns `p` and `q`, and the rows 1 in (1, a), 2 in (1, b) and 3 in (2, a).
+async fn table(options: &str) -> Fixture {
+    let fixture = Fixture::new();
+    let options = format!("'has_header' 'true'{options}");
+    let declared = fixture.declare("id BIGINT, p INT, q TEXT", "CSV", "p, q", &options);
+    declared.await.unwrap();
+    let rows = "INSERT INTO t VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'a')";
+    fixture.run(rows).await.unwrap();
+    fixture
+}
+
+async fn keys(fixture: &Fixture) -> Vec<String> {
+    let objects: Vec<_> = fixture.lake.store().list(None).try_collect().await.unwrap();
+    let mut keys: Vec<_> = objects.iter().map(|o| o.location.to_string()).collect();
+    keys.sort();
+    keys
+}
+
+async fn error(fixture: &Fixture, sql: &str, texts: &[&str]) {
+    let error = fixture.run(sql).await.unwrap_err();
+    assert_mentions(&error.strip_backtrace(), texts);
+}
+
+#[tokio::test]
+async fn the_result_has_a_row_for_each_partition() {
+    let fixture = table("").await;
+    let sql = "INSERT INTO t SELECT * FROM t UNION ALL SELECT 4, 3, NULL";
+    let written = fixture.rows(sql).await;
+    let name = |row: &String| row.rsplitn(4, " | ").last().unwrap().to_owned();
+    assert_eq!(
+        written.iter().map(name).collect::<Vec<_>>(),
+        [
+            "p=1/q=a | memory://lake/t/p=1/q=a",
+            "p=1/q=b | memory://lake/t/p=1/q=b",
+            "p=2/q=a | memory://lake/t/p=2/q=a",
+            "p=3/q=__HIVE_DEFAULT_PARTITION__ | memory://lake/t/p=3/q=__HIVE_DEFAULT_PARTITION__",
+        ]
+    );
+    assert!(written[0].ends_with(" | 1 | 1 | 5"), "{written:?}");
+    // `SessionContext::sql` returns the number of rows, as for any other table.
+    let batches = fixture
+        .ctx
+        .sql("INSERT INTO t VALUES (9, 9, 'z')")
+        .await
+        .unwrap();
+    assert_eq!(batches.schema().field(0).name(), "count");
+    let plan = fixture.explain("INSERT OVERWRITE t SELECT * FROM t").await;
+    assert_mentions(
+        &plan,
+        &[
+            "PartitionedSinkExec: directories(",
+            "by=[p, q]",
+            "overwrite=dynamic",
+        ],
+    );
+}
+
+#[tokio::test]
+async fn a_dynamic_overwrite_replaces_what_it_writes() {
+    let fixture = table("").await;
+    fixture
+        .run("INSERT OVERWRITE t VALUES (7, 1, 'a'), (8, 5, 'x')")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows(ALL).await,
+        ["2 | 1 | b", "3 | 2 | a", "7 | 1 | a", "8 | 5 | x"]
+    );
+    fixture
+        .run("INSERT OVERWRITE t PARTITION (p = 1, q) SELECT 9, 'b'")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows(ALL).await,
+        ["3 | 2 | a", "7 | 1 | a", "8 | 5 | x", "9 | 1 | b"]
+    );
+    // One whose values are all given is replaced by nothing, too.
+    let nothing = "INSERT OVERWRITE t PARTITION (p = 1, q = 'b') SELECT 1 WHERE false";
+    fixture.run(nothing).await.unwrap();
+    fixture
+        .run("INSERT OVERWRITE t SELECT 1, 2, 'a' WHERE false")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows(ALL).await,
+        ["3 | 2 | a", "7 | 1 | a", "8 | 5 | x"]
+    );
+    assert_eq!(keys(&fixture).await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_static_overwrite_replaces_all_that_partition_leaves() {
+    let fixture = table(", 'sink.overwrite-mode' 'static'").await;
+    fixture
+        .run("INSERT OVERWRITE t PARTITION (p = 1, q) SELECT 7, 'c'")
+        .await
+        .unwrap();
+    assert_eq!(fixture.rows(ALL).await, ["3 | 2 | a", "7 | 1 | c"]);
+    fixture
+        .run("INSERT OVERWRITE t SELECT 8, 8 + 0, 'x'")
+        .await
+        .unwrap();
+    assert_eq!(fixture.rows(ALL).await, ["8 | 8 | x"]);
+    fixture
+        .run("INSERT OVERWRITE t SELECT 8, 8 + 0, 'x' WHERE false")
+        .await
+        .unwrap();
+    assert_eq!(fixture.rows(ALL).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn all_spellings_of_a_value_are_replaced() {
+    let fixture = Fixture::new();
+    let declared = fixture.declare("id BIGINT, p INT", "CSV", "p", "'has_header' 'true'");
+    declared.await.unwrap();
+    fixture.put_ids("t/p=1/f.csv", &[1]).await;
+    fixture.put_ids("t/p=01/f.csv", &[2]).await;
+    fixture.put_ids("t/p=01/_hidden.csv", &[3]).await;
+    fixture
+        .run("INSERT OVERWRITE t VALUES (4, 1)")
+        .await
+        .unwrap();
+    assert_eq!(fixture.rows("SELECT id FROM t").await, ["4"]);
+    assert!(
+        keys(&fixture)
+            .await
+            .contains(&"t/p=01/_hidden.csv".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn columns_are_the_same_with_and_without_a_clause() {
+    let fixture = table("").await;
+    for (sql, row) in [
+        (
+            "INSERT INTO t PARTITION (p = 5, q = 'x') VALUES (11)",
+            "11 | 5 | x",
+        ),
+        (
+            "INSERT INTO t PARTITION (q = 'x', p) SELECT 12, 5",
+            "12 | 5 | x",
+        ),
+        (
+            "INSERT INTO t (id) PARTITION (p = 5, q = 'it''s') SELECT 13",
+            "13 | 5 | it's",
+        ),
+        (
+            "INSERT INTO TABLE t PARTITION (p, q) SELECT 14, 5, 'y'",
+            "14 | 5 | y",
+        ),
+        (
+            "INSERT INTO t PARTITION (p = 5, q = NULL) VALUES (15)",
+            "15 | 5 | <null>",
+        ),
+    ] {
+        fixture.run(sql).await.unwrap();
+        let rows = fixture.rows(ALL).await;
+        assert!(rows.iter().any(|found| found == row), "{sql}: {rows:?}");
+    }
+    for (sql, texts) in [
+        (
+            "INSERT INTO t PARTITION (p = 5) SELECT 1",
+            ["leaves out a partition column", "p, q"],
+        ),
+        (
+            "INSERT INTO t PARTITION (r = 5) SELECT 1",
+            ["'r' is no partition column", "p, q"],
+        ),
+        (
+            "INSERT INTO t PARTITION (p = 5, p = 6, q) SELECT 1, 'a'",
+            ["'p' is twice", "table 't'"],
+        ),
+        (
+            "INSERT INTO t PARTITION (p > 5, q) SELECT 1, 'a'",
+            ["p > 5", "PARTITION (year = 2024, month)"],
+        ),
+        (
+            "INSERT INTO t PARTITION (p = 'x', q = 'a') SELECT 1",
+            ["column 'p'", "'x' is no value"],
+        ),
+        (
+            "REPLACE INTO t VALUES (1, 1, 'a')",
+            ["INSERT OVERWRITE", "keys"],
+        ),
+    ] {
+        error(&fixture, sql, &texts).await;
+    }
+}
+
+#[tokio::test]
+async fn files_roll_by_rows_and_by_size() {
+    for (format, option, files) in [
+        ("CSV", "'sink.rolling-policy.row-count' '30'", 4),
+        ("PARQUET", "'sink.rolling-policy.row-count' '50'", 2),
+        ("PARQUET", "'sink.rolling-policy.row-count' '100'", 1),
+        ("CSV", "'sink.rolling-policy.file-size' '64M'", 1),
+    ] {
+        let fixture = Fixture::new();
+        fixture
+            .declare("id BIGINT, p INT", format, "p", option)
+            .await
+            .unwrap();
+        fixture
+            .run("INSERT INTO t SELECT value, 1 FROM range(0, 100)")
+            .await
+            .unwrap();
+        assert_eq!(
+            fixture.rows("SELECT count(*), sum(id) FROM t").await,
+            ["100 | 4950"]
+        );
+        assert_eq!(keys(&fixture).await.len(), files, "{format} {option}");
+    }
+}
+
+#[tokio::test]
+async fn formats_are_written_as_they_are_read() {
+    for (format, options, extension) in [
+        ("PARQUET", "", ".parquet"),
+        ("PARQUET", "'parquet.compression' 'zstd(3)'", ".parquet"),
+        ("CSV", "'has_header' 'true'", ".csv"),
+        ("CSV", "'has_header' 'false', 'delimiter' ';'", ".csv"),
+        (
+            "CSV",
+            "'has_header' 'true', 'compression' 'gzip'",
+            ".csv.gz",
+        ),
+        ("TSV", "'has_header' 'true'", ".csv"),
+        ("JSON", "", ".json"),
+        ("JSON", "'compression' 'zstd'", ".json.zst"),
+        ("ARROW", "", ".arrow"),
+    ] {
+        let fixture = Fixture::new();
+        let columns = "id BIGINT, name TEXT, at TIMESTAMP, p INT";
+        fixture
+            .declare(columns, format, "p", options)
+            .await
+            .unwrap();
+        let sql = "INSERT INTO t VALUES (1, 'a;b', TIMESTAMP '2024-06-01T12:00:00', 1), (2, NULL, NULL, NULL)";
+        fixture.run(sql).await.unwrap();
+        assert_eq!(
+            fixture.rows("SELECT * FROM t").await,
+            [
+                "1 | a;b | 2024-06-01T12:00:00 | 1",
+                "2 | <null> | <null> | <null>"
+            ],
+            "{format} {options}"
+        );
+        let keys = keys(&fixture).await;
+        assert!(
+            keys.iter().all(|key| key.ends_with(extension)),
+            "{format} {options}: {keys:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn new_partitions_are_registered() {
+    let fixture = Fixture::new();
+    let options = "'has_header' 'true', 'partition.catalog' 'registered'";
+    fixture
+        .declare("id BIGINT, p INT", "CSV", "p", options)
+        .await
+        .unwrap();
+    let elsewhere = fixture.lake.location("elsewhere/");
+    let add = format!("ALTER TABLE t ADD PARTITION (p = 2) LOCATION '{elsewhere}'");
+    fixture.run(&add).await.unwrap();
+    fixture
+        .run("INSERT INTO t VALUES (1, 1), (2, 2)")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows("SELECT id, p FROM t").await,
+        ["1 | 1", "2 | 2"]
+    );
+    let keys = keys(&fixture).await;
+    assert!(
+        keys[0].starts_with("elsewhere/part-") && keys[1].starts_with("t/p=1/part-"),
+        "{keys:?}"
+    );
+    fixture
+        .run("INSERT OVERWRITE t VALUES (3, 2)")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows("SELECT id, p FROM t").await,
+        ["1 | 1", "3 | 2"]
+    );
+}
+
+#[tokio::test]
+async fn a_partition_that_the_table_leaves_out_is_not_written() {
+    let fixture = Fixture::new();
+    let options = "'partitions' 'p < 10'";
+    fixture
+        .declare("id BIGINT, p INT", "CSV", "p", options)
+        .await
+        .unwrap();
+    fixture.run("INSERT INTO t VALUES (1, 1)").await.unwrap();
+    error(
+        &fixture,
+        "INSERT INTO t VALUES (2, 2), (20, 20)",
+        &["(p = 20)", "'partitions'"],
+    )
+    .await;
+    assert_eq!(fixture.rows("SELECT id FROM t").await, ["1"]);
+}
+
+/// What a writer leaves that is killed behind its commit: the next one goes on with it.
+#[tokio::test]
+async fn a_commit_that_was_interrupted_is_completed_by_the_next_statement() {
+    let fixture = table("").await;
+    let store = Arc::clone(fixture.lake.store());
+    let old: Vec<_> = keys(&fixture).await;
+    let old = old
+        .iter()
+        .find(|key| key.starts_with("t/p=1/q=a/"))
+        .unwrap()
+        .clone();
+    let put = async |key: &str, text: String| {
+        store
+            .put(&Path::parse(key).unwrap(), text.into())
+            .await
+            .unwrap();
+    };
+    // One of two files has its name already.
+    put("t/p=1/q=a/part-x-00000.csv", "id\n10\n".into()).await;
+    put("t/p=9/q=z/.part-x-00001.csv.pending", "id\n11\n".into()).await;
+    let record = format!(
+        r#"{{"version":1,"files":["t/p=1/q=a/part-x-00000.csv","t/p=9/q=z/part-x-00001.csv"],"removed":["{old}"]}}"#
+    );
+    put("t/_commits/x.json", record).await;
+    fixture
+        .run("INSERT INTO t VALUES (4, 4, 'd')")
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rows(ALL).await,
+        [
+            "10 | 1 | a",
+            "11 | 9 | z",
+            "2 | 1 | b",
+            "3 | 2 | a",
+            "4 | 4 | d"
+        ]
+    );
+    let left: Vec<_> = keys(&fixture).await;
+    assert!(
+        !left
+            .iter()
+            .any(|key| key.contains("_commits") || key.contains("pending")),
+        "{left:?}"
+    );
+
+    put(
+        "t/_commits/y.json",
+        r#"{"version":2,"files":[],"removed":[]}"#.into(),
+    )
+    .await;
+    error(
+        &fixture,
+        "INSERT INTO t VALUES (5, 5, 'e')",
+        &["t/_commits/y.json", "version 2"],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn of_two_overwrites_at_once_one_has_a_conflict() -> Result<()> {
+    let fixture = table("").await;
+    let lock = Path::from("t/_commits/overwrite.lock");
+    fixture
+        .lake
+        .store()
+        .put(&lock, "other".into())
+        .await
+        .unwrap();
+    let before = keys(&fixture).await;
+    error(
+        &fixture,
+        "INSERT OVERWRITE t VALUES (9, 1, 'a')",
+        &["conflict", "run it again"],
+    )
+    .await;
+    assert_eq!(keys(&fixture).await, before);
+    // Appending is none.
+    fixture.run("INSERT INTO t VALUES (4, 4, 'd')").await?;
+    fixture.lake.store().delete(&lock).await.unwrap();
+
+    // Both have looked at the partition before one of them commits.
+    let overwrite = |id: u32| format!("INSERT OVERWRITE t VALUES ({id}, 1, 'a')");
+    let (first, second) = (overwrite(10), overwrite(11));
+    let (first, second) = tokio::join!(fixture.run(&first), fixture.run(&second));
+    let failed: Vec<_> = [&first, &second]
+        .into_iter()
+        .filter_map(|r| r.as_ref().err())
+        .collect();
+    for error in &failed {
+        assert_mentions(&error.to_string(), &["conflict"]);
+    }
+    assert!(failed.len() < 2);
+    let rows = fixture
+        .rows("SELECT id FROM t WHERE p = 1 AND q = 'a'")
+        .await;
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    Ok(())
+}
