@@ -149,6 +149,7 @@ slt! {
     create_table_flink,
     describe,
     explain,
+    insert,
     msck_repair,
     options_hint,
     partitions_function,
