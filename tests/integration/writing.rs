@@ -377,6 +377,77 @@ async fn a_commit_that_was_interrupted_is_completed_by_the_next_statement() {
     .await;
 }
 
+/// From its commit on, readers see what a statement has written, and not what it replaces, whatever its files are called:
+/// in every state in which it can be interrupted while it publishes them.
+#[tokio::test]
+async fn readers_see_all_of_a_commit_that_was_interrupted() {
+    let new = [
+        ("t/p=1/q=a", "10"),
+        ("t/p=2/q=b", "11"),
+        ("t/p=9/q=z", "12"),
+    ];
+    // How many files have their names, and how many of the replaced ones are deleted.
+    for (named, deleted) in [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1), (3, 2)] {
+        let fixture = table("").await;
+        let store = Arc::clone(fixture.lake.store());
+        let put = async |key: &str, text: String| {
+            store
+                .put(&Path::parse(key).unwrap(), text.into())
+                .await
+                .unwrap();
+        };
+        let old: Vec<_> = keys(&fixture).await;
+        let replaced = |key: &&String| !key.starts_with("t/p=1/q=b/");
+        let old: Vec<String> = old.iter().filter(replaced).cloned().collect();
+        assert_eq!(old.len(), 2);
+        for (index, (directory, id)) in new.iter().enumerate() {
+            let name = match index < named {
+                true => format!("part-x-{index}.csv"),
+                false => format!(".part-x-{index}.csv.pending"),
+            };
+            put(&format!("{directory}/{name}"), format!("id\n{id}\n")).await;
+        }
+        let before = ["1 | 1 | a", "2 | 1 | b", "3 | 2 | a"];
+        if named == 0 {
+            assert_eq!(fixture.rows(ALL).await, before);
+        }
+        let files = (0..3).map(|index| format!("\"{}/part-x-{index}.csv\"", new[index].0));
+        let record = format!(
+            r#"{{"version":1,"files":[{}],"removed":["{}","{}"]}}"#,
+            files.collect::<Vec<_>>().join(","),
+            old[0],
+            old[1]
+        );
+        put("t/_commits/x.json", record).await;
+        for key in &old[..deleted] {
+            store.delete(&Path::parse(key).unwrap()).await.unwrap();
+        }
+        let after = ["10 | 1 | a", "11 | 2 | b", "12 | 9 | z", "2 | 1 | b"];
+        for (sql, expected) in [
+            (ALL, &after[..]),
+            ("SELECT id, p, q FROM t WHERE p > 0", &after),
+            (
+                "SELECT id, p, q FROM t WHERE p = 1",
+                &["10 | 1 | a", "2 | 1 | b"],
+            ),
+            ("SELECT id, p, q FROM t WHERE q = 'a'", &["10 | 1 | a"]),
+            (
+                "SELECT id, p, q FROM t WHERE p = 9 LIMIT 5",
+                &["12 | 9 | z"],
+            ),
+            ("SELECT DISTINCT p FROM t", &["1", "2", "9"]),
+            ("SELECT count(*), max(p) FROM t", &["4 | 9"]),
+            ("SELECT p FROM t ORDER BY p DESC LIMIT 1", &["9"]),
+        ] {
+            assert_eq!(
+                fixture.rows(sql).await,
+                expected,
+                "{named} {deleted}: {sql}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn of_two_overwrites_at_once_one_has_a_conflict() -> Result<()> {
     let fixture = table("").await;

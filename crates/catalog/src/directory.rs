@@ -16,6 +16,7 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use regex::Regex;
 
+use crate::commit_record::CommitRecord;
 use crate::data_file::url_of;
 use crate::observed::Observed;
 use crate::walk::Walk;
@@ -214,6 +215,24 @@ impl Table {
         self.path_pattern.is_some()
     }
 
+    /// Below each root, the directory that is the first to be listed: what is noted there is noticed.
+    fn first_directories(&self) -> impl Iterator<Item = Path> {
+        self.roots.iter().map(|root| {
+            let levels = 0..self.layout.fixed_levels();
+            let names = levels.filter_map(|level| self.layout.fixed_name(level));
+            names.fold(root.clone(), |path, name| {
+                let directory = Path::parse(format!("{path}/{name}"));
+                directory.unwrap_or(path)
+            })
+        })
+    }
+
+    /// Where the records of unfinished commits are.
+    pub(crate) fn commit_directories(&self) -> impl Iterator<Item = Path> {
+        let directories = self.first_directories();
+        directories.map(|directory| directory.join(CommitRecord::DIRECTORY))
+    }
+
     /// Whether a data file is one of this table by its path.
     pub(crate) fn is_selected(&self, object: &ObjectMeta) -> bool {
         let pattern = self.path_pattern.as_ref();
@@ -293,10 +312,8 @@ impl PartitionCatalog for DirectoryCatalog {
 
 #[async_trait]
 impl Committer for DirectoryCatalog {
-    fn root(&self) -> &Path {
-        // There is always one.
-        static ROOT: Path = Path::ROOT;
-        self.table.roots.first().unwrap_or(&ROOT)
+    fn root(&self) -> Path {
+        self.table.first_directories().next().unwrap_or_default()
     }
 
     async fn location(&self, values: &PartitionValues) -> Result<Path> {

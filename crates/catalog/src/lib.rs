@@ -7,6 +7,7 @@
 //! | [`RegisteredCatalog`] | added and removed by statements, and kept in a [`PartitionStore`] |
 //! | [`HybridCatalog`] | found by listing the directories below those of another catalog |
 
+mod commit_record;
 mod data_file;
 mod directory;
 mod hybrid;
@@ -21,6 +22,7 @@ mod registered;
 mod seen;
 mod walk;
 
+pub use commit_record::{CommitRecord, pending_path};
 pub use data_file::{list_data_files, location_of, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};
 pub use hybrid::HybridCatalog;

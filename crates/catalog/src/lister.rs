@@ -3,21 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use datafusion::common::Result;
 use datafusion::execution::object_store::ObjectStoreUrl;
 use datafusion_partitioned_core::{ListingContext, PartitionedOptions, ScanMetrics};
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{ObjectMeta, ObjectStore};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt};
 
 use crate::data_file::listing_error;
 use crate::listing::{Directories, Objects};
 use crate::listing_cache::{Listing, ListingCache, ListingKey, ListingKind, Started};
-use crate::local::{check_local_directory, is_local, is_no_directory, list_local_directories};
+use crate::local::{
+    check_local_directory, is_local, is_no_directory, list_local_directories, local_path,
+};
 
 /// A flat listing is handed on after this many objects, which object stores return in one page.
-const OBJECTS_PER_BATCH: usize = 1000;
+pub(crate) const OBJECTS_PER_BATCH: usize = 1000;
 
 /// Lists directories of one store.
 ///
@@ -106,6 +109,39 @@ impl Lister {
         })
         .flatten()
         .boxed()
+    }
+
+    /// The objects in `directory` whose names end like this, with their contents. Those that are deleted meanwhile are
+    /// left out.
+    pub(crate) async fn small_objects(
+        &self,
+        directory: &Path,
+        extension: &str,
+    ) -> Result<Vec<(Path, Bytes)>> {
+        let mut found = vec![];
+        let mut batches = self.list_objects(directory.clone());
+        while let Some(objects) = batches.try_next().await? {
+            for object in objects.iter() {
+                if !object.location.as_ref().ends_with(extension) {
+                    continue;
+                }
+                match self.store.get(&object.location).await {
+                    Ok(contents) => {
+                        let contents = contents.bytes().await;
+                        found.push((object.location.clone(), contents?));
+                    }
+                    Err(object_store::Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether there is a directory, on the local file system; `None` for other stores.
+    pub(crate) fn is_local_directory(&self, directory: &Path) -> Option<bool> {
+        let path = local_path(self.store.as_ref(), directory)?;
+        Some(path.is_dir())
     }
 
     fn key(&self, directory: &Path, kind: ListingKind) -> ListingKey {

@@ -40,7 +40,7 @@ impl WrittenPartition {
 #[async_trait]
 pub trait Committer: Debug + Send + Sync {
     /// The directory of the table, where it is noted which files are being published.
-    fn root(&self) -> &Path;
+    fn root(&self) -> Path;
 
     /// Where the files of a partition are, or will be when it is new.
     ///

@@ -310,9 +310,11 @@ impl PartitionCatalog for RegisteredCatalog {
 
 #[async_trait]
 impl Committer for RegisteredCatalog {
-    fn root(&self) -> &Path {
-        static ROOT: Path = Path::ROOT;
-        self.directories.as_ref().map_or(&ROOT, Committer::root)
+    fn root(&self) -> Path {
+        self.directories
+            .as_ref()
+            .map(Committer::root)
+            .unwrap_or_default()
     }
 
     async fn location(&self, values: &PartitionValues) -> Result<Path> {

@@ -23,6 +23,18 @@ impl Walk {
     /// below the root.
     pub(super) fn is_data(&self, directory: &Path, depth: usize, object: &ObjectMeta) -> bool {
         let layout = &self.table.layout;
+        if let Some(commits) = self.commits.get() {
+            if commits.is_removed(&object.location) {
+                return false;
+            }
+            if let Some(location) = commits.published(&object.location) {
+                let published = ObjectMeta {
+                    location,
+                    ..object.clone()
+                };
+                return self.is_data(directory, depth, &published);
+            }
+        }
         let missing = layout.levels() - depth;
         let is_partition =
             |level, name: &str| level < missing && layout.claims(depth + level, name);
@@ -39,8 +51,7 @@ impl Walk {
         row: usize,
     ) -> BoxStream<'static, Result<PartitionBatch>> {
         let (level, walk) = (Arc::clone(level), Arc::clone(self));
-        lister
-            .objects(&level.directories[row])
+        self.objects_below(lister, &level, row)
             .try_filter_map(move |objects| {
                 let batch = walk.partitions(&level, row, &objects);
                 std::future::ready(batch.map(|batch| (!batch.is_empty()).then_some(batch)))
@@ -64,7 +75,8 @@ impl Walk {
         let mut sources: Vec<PartitionSource> = vec![];
         for object in objects {
             if !self.is_data(directory, level.depth, object) {
-                let is_file = is_data_file(directory, object, |_, _| false);
+                let is_file = is_data_file(directory, object, |_, _| false)
+                    && !self.is_removed(&object.location);
                 // What the table does not select is none of its files, wherever it is.
                 if is_file && table.is_selected(object) {
                     self.found.misplaced.get_or_init(|| object.location.clone());
@@ -75,7 +87,8 @@ impl Walk {
             let location = Path::from_iter(object.location.parts().take(end));
             match sources.last_mut() {
                 Some(last) if last.location == location => {
-                    last.objects.get_or_insert_default().push(object.clone());
+                    let objects = last.objects.get_or_insert_default();
+                    self.add_once(objects, object);
                 }
                 _ => {
                     sources.push(PartitionSource::new(location).with_objects(vec![object.clone()]))

@@ -8,6 +8,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 
 use super::{Walk, as_array_refs, is_excluded, mismatch_error};
+use crate::commit_record::CommitRecord;
 use crate::data_file::is_hidden;
 use crate::directory::OnMismatch;
 use crate::level::{Children, Level, extend};
@@ -22,6 +23,16 @@ impl Walk {
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
+        if self.is_first(level.depth) {
+            for directories in &listings {
+                if directories
+                    .names()
+                    .any(|name| name == CommitRecord::DIRECTORY)
+                {
+                    self.load_commits(lister).await?;
+                }
+            }
+        }
         let mut parsed = Vec::with_capacity(listings.len());
         for (parent, directories) in (0_u32..).zip(listings) {
             let mut names = self.parse(level.depth, &directories)?;

@@ -12,6 +12,7 @@
 //! makes at most one request for the root and one for each directory that survives. On the last
 //! level, a directory all of whose directories are wanted is listed flat itself.
 
+mod commits;
 mod flat;
 mod levels;
 
@@ -30,6 +31,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 
+use crate::commit_record::UnfinishedCommits;
 use crate::directory::Table;
 use crate::level::{Level, whole_parents};
 use crate::lister::Lister;
@@ -42,6 +44,8 @@ pub(crate) struct Walk {
     wanted: PartitionPredicate,
     context: ListingContext,
     found: Found,
+    /// Of statements that have been interrupted, or are being published; not set when there are none.
+    commits: OnceLock<UnfinishedCommits>,
     /// The directories to start in, with their values of the first columns, instead of the roots.
     below: Option<PartitionBatch>,
 }
@@ -71,6 +75,7 @@ impl Walk {
             wanted,
             context,
             found: Found::default(),
+            commits: OnceLock::new(),
             below: None,
         }
     }
@@ -186,7 +191,7 @@ impl Walk {
 
     /// Whether to leave the files to the reader, which does not know what selects them.
     fn defers_files(&self) -> bool {
-        self.context.defer_files && !self.table.selects_files()
+        self.context.defer_files && !self.table.selects_files() && self.commits.get().is_none()
     }
 
     /// Whether the directories at `depth` are partitions.

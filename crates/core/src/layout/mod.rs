@@ -231,6 +231,14 @@ impl PartitionLayout {
         })
     }
 
+    /// How many levels there are whose name is fixed, before the first that is listed.
+    pub fn fixed_levels(&self) -> usize {
+        let levels = 0..self.levels();
+        levels
+            .take_while(|level| self.fixed_name(*level).is_some())
+            .count()
+    }
+
     /// The path of a partition below the root, as a writer or a projection spells it.
     ///
     /// A reader never uses this: one value can have several spellings, so paths to read come from

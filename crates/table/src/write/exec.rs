@@ -189,7 +189,7 @@ async fn write(
 ) -> Result<Vec<WrittenPartition>> {
     let store = context.runtime_env().object_store(&sink.store_url)?;
     let extension = extension(sink)?;
-    let root = sink.committer.root().clone();
+    let root = sink.committer.root();
     let transaction = Arc::new(Transaction::new(Arc::clone(&store), root, extension));
     transaction.recover().await?;
     let replaced = match sink.overwrites {

@@ -18,31 +18,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use chrono::{TimeDelta, Utc};
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err};
-use datafusion_partitioned_catalog::local_path;
+use datafusion::common::{DataFusionError, Result, exec_err};
+use datafusion_partitioned_catalog::{CommitRecord, local_path, pending_path};
 use datafusion_partitioned_core::Partition;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
-use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::replaced::Replaced;
 
-/// The directory of the records, which readers skip.
-const COMMITS: &str = "_commits";
-
-/// The version of the records.
-const VERSION: u32 = 1;
-
-/// The object in [`COMMITS`] that lets one statement at a time replace files.
+/// The object beside the records that lets one statement at a time replace files.
 const LOCK: &str = "overwrite.lock";
 
 /// How long a statement that replaces files may take from its commit to its end.
 const LOCK_TIMEOUT: TimeDelta = TimeDelta::minutes(15);
-
-/// Behind the name of a file that is not part of the table yet.
-const PENDING: &str = ".pending";
 
 /// How many requests are in flight while files are published.
 const CONCURRENCY: usize = 32;
@@ -65,47 +55,26 @@ pub(super) struct FilePlace {
 
 impl FilePlace {
     fn new(directory: &Path, name: &str) -> Self {
+        let published = directory.clone().join(name);
         Self {
-            pending: directory.clone().join(format!(".{name}{PENDING}")),
-            published: directory.clone().join(name),
+            pending: pending_path(&published),
+            published,
         }
     }
 }
 
-/// What there is to do behind a commit.
-#[derive(Debug, Serialize, Deserialize)]
-struct CommitRecord {
-    version: u32,
-    /// The final paths of the files that become part of the table.
-    files: Vec<String>,
-    /// The paths of those in whose place they come.
-    removed: Vec<String>,
-}
-
 /// Does what a record says, as far as it is not done: several statements may do so at the same time.
 async fn publish(store: &Arc<dyn ObjectStore>, record: &CommitRecord) -> Result<()> {
-    let places = record.files.iter().map(|path| {
-        let published = Path::parse(path).map_err(object_store::Error::from)?;
-        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let directory = Path::parse(directory).map_err(object_store::Error::from)?;
-        let pending = FilePlace::new(&directory, name).pending;
-        Ok(FilePlace { pending, published })
-    });
-    let places = places.collect::<object_store::Result<Vec<_>>>()?;
-    let renamed = stream::iter(places).map(|place| {
+    let renamed = stream::iter(record.files()?).map(|published| {
         let store = Arc::clone(store);
-        async move { ignore_missing(store.rename(&place.pending, &place.published).await) }
+        async move { ignore_missing(store.rename(&pending_path(&published), &published).await) }
     });
     let mut renamed = renamed.buffer_unordered(CONCURRENCY);
     while let Some(result) = renamed.next().await {
         result?;
     }
     // Only when all new ones are there.
-    let removed = record
-        .removed
-        .iter()
-        .map(|path| Path::parse(path).map_err(Into::into));
-    let removed: Vec<_> = removed.collect();
+    let removed: Vec<_> = record.removed()?.into_iter().map(Ok).collect();
     let mut deleted = store.delete_stream(stream::iter(removed).boxed());
     while let Some(result) = deleted.next().await {
         ignore_missing(result.map(drop))?;
@@ -151,12 +120,12 @@ impl Transaction {
     }
 
     fn record(&self) -> Path {
-        let name = format!("{}.json", self.id.simple());
+        let name = format!("{}{}", self.id.simple(), CommitRecord::EXTENSION);
         self.commits().join(name)
     }
 
     fn commits(&self) -> Path {
-        self.root.clone().join(COMMITS)
+        self.root.clone().join(CommitRecord::DIRECTORY)
     }
 
     /// Makes the files part of the table, in the place of those that are replaced: all of them or, when this fails,
@@ -194,16 +163,12 @@ impl Transaction {
         if files.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        let record = CommitRecord {
-            version: VERSION,
-            files: files
-                .iter()
-                .map(|file| file.place.published.to_string())
-                .collect(),
-            removed: removed.iter().map(Path::to_string).collect(),
-        };
-        let text = serde_json::to_vec(&record);
-        let text = text.map_err(|error| exec_datafusion_err!("the commit record: {error}"))?;
+        let paths: Vec<Path> = files
+            .iter()
+            .map(|file| file.place.published.clone())
+            .collect();
+        let record = CommitRecord::new(&paths, &removed);
+        let text = record.to_text()?;
         let path = self.record();
         let created = self
             .store
@@ -259,7 +224,7 @@ impl Transaction {
                         ignore_missing(self.store.delete(&object.location).await)?;
                     }
                 }
-                Some(name) if name.ends_with(".json") => {
+                Some(name) if name.ends_with(CommitRecord::EXTENSION) => {
                     self.recover_commit(&object.location).await?;
                 }
                 _ => {}
@@ -275,15 +240,7 @@ impl Transaction {
             Err(object_store::Error::NotFound { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        let record: CommitRecord = serde_json::from_slice(&text)
-            .map_err(|error| exec_datafusion_err!("'{path}' is no commit record: {error}"))?;
-        if record.version > VERSION {
-            return exec_err!(
-                "the commit record '{path}' has version {}, but this program knows those up to {VERSION}; use a newer \
-                 one",
-                record.version
-            );
-        }
+        let record = CommitRecord::parse(path, &text)?;
         publish(&self.store, &record).await?;
         ignore_missing(self.store.delete(path).await)?;
         self.remove_empty_directory();

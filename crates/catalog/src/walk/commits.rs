@@ -1,0 +1,124 @@
+//! Statements that have been committed, and whose files do not have their final names yet.
+
+use std::sync::Arc;
+
+use datafusion::common::{DataFusionError, Result, exec_err};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
+use object_store::path::Path;
+
+use super::Walk;
+use crate::commit_record::{CommitRecord, UnfinishedCommits};
+use crate::level::Level;
+use crate::lister::{Lister, OBJECTS_PER_BATCH};
+
+impl Walk {
+    /// Whether the directories at `depth` are the first that are listed: the records are in them.
+    pub(super) fn is_first(&self, depth: usize) -> bool {
+        let layout = &self.table.layout;
+        self.below.is_none() && depth == layout.fixed_levels()
+    }
+
+    /// Reads the records of unfinished commits.
+    pub(super) async fn load_commits(&self, lister: &Lister) -> Result<()> {
+        let mut commits = UnfinishedCommits::default();
+        let mut is_empty = true;
+        for directory in self.table.commit_directories() {
+            for (path, text) in lister
+                .small_objects(&directory, CommitRecord::EXTENSION)
+                .await?
+            {
+                commits.add(&CommitRecord::parse(&path, &text)?)?;
+                is_empty = false;
+            }
+        }
+        if !is_empty {
+            self.commits.get_or_init(|| commits);
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_removed(&self, path: &Path) -> bool {
+        let commits = self.commits.get();
+        commits.is_some_and(|commits| commits.is_removed(path))
+    }
+
+    /// Adds a file to those of a partition. While an object store copies one, it is there under both of its names.
+    pub(super) fn add_once(&self, files: &mut Vec<ObjectMeta>, file: &ObjectMeta) {
+        if let Some(commits) = self.commits.get() {
+            let published = |file: &ObjectMeta| commits.published(&file.location);
+            let is_same = |known: &ObjectMeta| {
+                published(known).is_some_and(|path| path == file.location)
+                    || published(file).is_some_and(|path| path == known.location)
+            };
+            if files.iter().any(is_same) {
+                return;
+            }
+        }
+        files.push(file.clone());
+    }
+
+    /// The objects below directory `row` of `level`. If they are those of the whole table, records among them are
+    /// looked for before anything is handed on.
+    pub(super) fn objects_below(
+        self: &Arc<Self>,
+        lister: &Lister,
+        level: &Level,
+        row: usize,
+    ) -> BoxStream<'static, Result<Arc<[ObjectMeta]>>> {
+        let objects = lister.objects(&level.directories[row]);
+        if level.depth > self.table.layout.fixed_levels() || self.below.is_some() {
+            return objects;
+        }
+        let (walk, lister) = (Arc::clone(self), lister.clone());
+        let looked = async move {
+            let mut objects = objects;
+            let first = objects.try_next().await?;
+            if let Some(first) = &first
+                && walk.commits.get().is_none()
+                && walk.may_have_commits(&lister, first)
+            {
+                walk.load_commits(&lister).await?;
+            }
+            let checked = objects.and_then(move |objects| {
+                let is_late = walk.commits.get().is_none() && walk.has_commits(&objects);
+                std::future::ready(match is_late {
+                    false => Ok(objects),
+                    true => exec_err!(
+                        "the table at '{}' is being written to; run the query again",
+                        walk.table.describe_roots()
+                    ),
+                })
+            });
+            Ok::<_, DataFusionError>(stream::iter(first.map(Ok)).chain(checked))
+        };
+        stream::once(looked).try_flatten().boxed()
+    }
+
+    fn has_commits(&self, objects: &[ObjectMeta]) -> bool {
+        let mut directories = self.table.commit_directories();
+        directories.any(|directory| {
+            objects.iter().any(|object| {
+                object.location.prefix_matches(&directory)
+                    && object.location.as_ref().ends_with(CommitRecord::EXTENSION)
+            })
+        })
+    }
+
+    /// Whether there may be records, as far as the first objects of a listing tell. Object stores list in the order of
+    /// keys; a local file system has no order, but can be asked for a directory.
+    fn may_have_commits(&self, lister: &Lister, first: &[ObjectMeta]) -> bool {
+        if self.has_commits(first) {
+            return true;
+        }
+        let Some(last) = first.last().filter(|_| first.len() >= OBJECTS_PER_BATCH) else {
+            return false;
+        };
+        let mut directories = self.table.commit_directories();
+        directories.any(|directory| match lister.is_local_directory(&directory) {
+            Some(is_there) => is_there,
+            None => last.location < directory,
+        })
+    }
+}
