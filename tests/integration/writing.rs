@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use datafusion::common::Result;
+use datafusion::prelude::SessionContext;
+use datafusion_partitioned::prelude::*;
+use datafusion_partitioned_test_utils::sorted_rows;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -487,4 +490,146 @@ async fn of_two_overwrites_at_once_one_has_a_conflict() -> Result<()> {
         .await;
     assert_eq!(rows.len(), 1, "{rows:?}");
     Ok(())
+}
+
+#[tokio::test]
+async fn static_values_are_constants_of_any_text() {
+    let fixture = table("").await;
+    for (sql, row) in [
+        // Two that are equal, and one that the query has too.
+        (
+            "INSERT INTO t PARTITION (p = 5, q = '5') SELECT 20",
+            "20 | 5 | 5",
+        ),
+        (
+            "INSERT INTO t PARTITION (p = NULL, q = NULL) SELECT 21",
+            "21 | <null> | <null>",
+        ),
+        (
+            "INSERT INTO t PARTITION (q = 'x', p) SELECT 22, length('x')",
+            "22 | 1 | x",
+        ),
+        // Quotes and backslashes.
+        (
+            "INSERT INTO t PARTITION (p = 6, q = 'a''''b') SELECT 23",
+            "23 | 6 | a''b",
+        ),
+        (
+            r"INSERT INTO t PARTITION (p = 6, q = '\''') SELECT 24",
+            r"24 | 6 | \'",
+        ),
+        (
+            "INSERT INTO t PARTITION (p = 6, q = 'u') SELECT 25 UNION ALL SELECT 25",
+            "25 | 6 | u",
+        ),
+        (
+            "INSERT INTO t PARTITION (p = 6, q = 'w') WITH c AS (SELECT 26 AS x) SELECT x FROM c",
+            "26 | 6 | w",
+        ),
+        (
+            "INSERT INTO t (id) PARTITION (p, q) SELECT 27, 7, 'y'",
+            "27 | 7 | y",
+        ),
+    ] {
+        fixture.run(sql).await.unwrap();
+        let rows = fixture.rows(ALL).await;
+        assert!(rows.iter().any(|found| found == row), "{sql}: {rows:?}");
+    }
+    let analyze = "EXPLAIN ANALYZE INSERT OVERWRITE t PARTITION (p = 5, q) SELECT 1, 'a'";
+    let before = fixture.rows(ALL).await;
+    error(&fixture, analyze, &["EXPLAIN ANALYZE", "PARTITION (..)"]).await;
+    assert_eq!(fixture.rows(ALL).await, before);
+}
+
+#[tokio::test]
+async fn what_the_table_cannot_hold_is_an_error() {
+    let fixture = Fixture::new();
+    let columns = "id BIGINT NOT NULL, name TEXT, p INT";
+    fixture.declare(columns, "PARQUET", "p", "").await.unwrap();
+    error(
+        &fixture,
+        "INSERT INTO t VALUES (NULL, 'a', 1)",
+        &["id", "null"],
+    )
+    .await;
+    error(&fixture, "INSERT INTO t (name, p) VALUES ('a', 1)", &["id"]).await;
+    let frame = fixture
+        .ctx
+        .sql("SELECT CAST(1 AS BIGINT) AS x, 'a' AS name, CAST(1 AS INT) AS p")
+        .await;
+    let written = frame.unwrap().write_table("t", Default::default()).await;
+    assert_mentions(&written.unwrap_err().to_string(), &["'x'", "'id'"]);
+    assert_eq!(keys(&fixture).await, Vec::<String>::new());
+
+    let pattern = "'source.path.regex-pattern' '.*/mine-.*'";
+    fixture
+        .declare("id BIGINT, p INT", "CSV", "p", pattern)
+        .await
+        .unwrap();
+    let texts = ["nobody would read", "source.path.regex-pattern"];
+    error(&fixture, "INSERT INTO t VALUES (1, 1)", &texts).await;
+    fixture
+        .declare("id BIGINT, p BYTEA", "CSV", "p", "")
+        .await
+        .unwrap();
+    error(
+        &fixture,
+        "INSERT INTO t VALUES (1, X'6162')",
+        &["'p' is binary"],
+    )
+    .await;
+    assert_eq!(keys(&fixture).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn files_keep_the_order_of_a_query() {
+    let fixture = Fixture::new();
+    fixture
+        .declare("id BIGINT, p INT", "CSV", "p", "'has_header' 'true'")
+        .await
+        .unwrap();
+    for sql in [
+        "INSERT INTO t SELECT value, 1 FROM range(0, 1000) ORDER BY value DESC",
+        "INSERT INTO t PARTITION (p = 2) SELECT value FROM range(0, 1000) ORDER BY value DESC",
+    ] {
+        fixture.run(sql).await.unwrap();
+    }
+    for p in [1, 2] {
+        let rows = fixture
+            .ordered_rows(&format!("SELECT id FROM t WHERE p = {p}"))
+            .await;
+        let sorted: Vec<_> = (0..1000).rev().map(|id: i32| id.to_string()).collect();
+        assert_eq!(rows, sorted);
+    }
+}
+
+/// On a local file system, where a file that is missing cannot be deleted: statements at the same time help each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_at_the_same_time_all_land() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("t")).unwrap();
+    let context = SessionContext::new().with_partitioned();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, p INT) STORED AS CSV PARTITIONED BY (p) LOCATION '{}' \
+         OPTIONS ('connector' 'filesystem', 'has_header' 'true')",
+        directory.path().join("t").display()
+    );
+    context.sql(&create).await.unwrap();
+    let run = async |sql: String| -> Result<Vec<String>> {
+        Ok(sorted_rows(&context.sql(&sql).await?.collect().await?))
+    };
+    for round in 0..5 {
+        let inserts = (0..8).map(|writer| {
+            let first = (round * 8 + writer) * 1000;
+            run(format!(
+                "INSERT INTO t SELECT {first} + value, value % 50 FROM range(0, 1000)"
+            ))
+        });
+        for inserted in futures::future::join_all(inserts).await {
+            assert_eq!(inserted.unwrap(), ["1000"]);
+        }
+    }
+    let counts = "SELECT count(*), count(DISTINCT id) FROM t".to_owned();
+    assert_eq!(run(counts).await.unwrap(), ["40000 | 40000"]);
+    assert!(!directory.path().join("t/_commits").exists());
 }

@@ -13,6 +13,9 @@ use serde::{Deserialize, Serialize};
 /// The version of the records.
 const VERSION: u32 = 1;
 
+/// The name of an empty file in a registered partition without data: the partition is there and no mistake.
+pub const TRUNCATED: &str = "_TRUNCATED";
+
 /// Behind the name of a file that does not have its final one.
 const PENDING: &str = ".pending";
 

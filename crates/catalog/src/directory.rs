@@ -235,8 +235,12 @@ impl Table {
 
     /// Whether a data file is one of this table by its path.
     pub(crate) fn is_selected(&self, object: &ObjectMeta) -> bool {
+        self.is_selected_path(&object.location)
+    }
+
+    fn is_selected_path(&self, path: &Path) -> bool {
         let pattern = self.path_pattern.as_ref();
-        pattern.is_none_or(|pattern| pattern.is_match(&format!("/{}", object.location)))
+        pattern.is_none_or(|pattern| pattern.is_match(&format!("/{path}")))
     }
 
     /// What walks have seen below one root.
@@ -332,8 +336,8 @@ impl Committer for DirectoryCatalog {
         Ok(partition.source.location)
     }
 
-    fn owns(&self, file: &ObjectMeta) -> bool {
-        self.table.is_selected(file)
+    fn owns(&self, file: &Path) -> bool {
+        self.table.is_selected_path(file)
     }
 
     /// Whoever lists the directories finds them.

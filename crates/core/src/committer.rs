@@ -4,7 +4,6 @@ use std::fmt::Debug;
 
 use async_trait::async_trait;
 use datafusion::common::Result;
-use object_store::ObjectMeta;
 use object_store::path::Path;
 
 use crate::spec::{Partition, PartitionValues};
@@ -48,10 +47,19 @@ pub trait Committer: Debug + Send + Sync {
     /// When nobody would find a partition of these values again, such as one that the name of a directory cannot spell.
     async fn location(&self, values: &PartitionValues) -> Result<Path>;
 
-    /// Whether a data file in the directory of a partition is one of the table: one that is not may not be replaced.
-    fn owns(&self, file: &ObjectMeta) -> bool {
+    /// Whether a file with this path in the directory of a partition is one of the table: another one is not read, and
+    /// may not be replaced.
+    fn owns(&self, file: &Path) -> bool {
         let _ = file;
         true
+    }
+
+    /// The values as the table has them, where several mean the same.
+    ///
+    /// # Errors
+    /// When they are not those of the partition columns.
+    fn values(&self, values: PartitionValues) -> Result<PartitionValues> {
+        Ok(values)
     }
 
     /// Makes partitions part of the table, those that are not yet. Their files have their final names.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err, plan_err};
+use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, WriteOp};
 use datafusion::physical_plan::{ExecutionPlan, collect};
@@ -10,10 +10,10 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser;
 use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, Ident, Insert, ObjectName, Query, SetExpr, TableObject, Value,
+    self, BinaryOperator, Expr, Ident, Insert, ObjectName, Query, SelectItem, SetExpr, TableFactor,
+    TableObject, Value,
 };
 use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 use datafusion_partitioned_connector::sql_dialect;
 use datafusion_partitioned_core::{PartitionSpec, value_to_text};
 use datafusion_partitioned_table::PartitionedSinkExec;
@@ -39,6 +39,18 @@ pub(crate) async fn take_partition_clause(
             _ => return Ok(vec![]),
         },
         parser::Statement::Explain(explain) => {
+            let is_partitioned = |statement: &parser::Statement| match statement {
+                parser::Statement::Statement(statement) => {
+                    matches!(statement.as_ref(), ast::Statement::Insert(insert) if insert.partitioned.is_some())
+                }
+                _ => false,
+            };
+            if explain.options.analyze && is_partitioned(&explain.statement) {
+                return plan_err!(
+                    "EXPLAIN ANALYZE runs a statement, and does not know PARTITION (..); name the partition columns in the \
+                     query"
+                );
+            }
             return Box::pin(take_partition_clause(state, &mut explain.statement)).await;
         }
         _ => return Ok(vec![]),
@@ -162,6 +174,15 @@ fn rewrite(
             );
         }
     }
+    for name in &clause.dynamic {
+        let has = |column: &ObjectName| {
+            let last = column.0.last().and_then(|part| part.as_ident());
+            last.is_some_and(|column| column_name(state, column) == *name)
+        };
+        if !columns.iter().any(has) {
+            columns.push(ObjectName::from(vec![quoted(name)]));
+        }
+    }
     let Some(source) = insert.source.take() else {
         return plan_err!("table '{}': INSERT needs VALUES or a query", target.name);
     };
@@ -187,14 +208,31 @@ fn with_values(state: &SessionState, mut query: Query, values: &[Expr]) -> Resul
         }
         return Ok(query);
     }
-    let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-    let sql = format!("SELECT *, {} FROM ({query}) AS query", values.join(", "));
+    let values = values.iter().enumerate().map(|(index, value)| {
+        // A name that no column of the query has.
+        SelectItem::ExprWithAlias {
+            expr: value.clone(),
+            alias: Ident::with_quote('"', format!("PARTITION {}", index + 1)),
+        }
+    });
+    // In the query itself, so that its ORDER BY stays.
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        select.projection.extend(values);
+        return Ok(query);
+    }
     let dialect = sql_dialect(&state.config_options().sql_parser)?;
-    // `Parser::try_with_sql` would log the text.
-    let tokens = Tokenizer::new(dialect.as_ref(), &sql).tokenize_with_location();
-    let tokens = tokens.map_err(|error| exec_datafusion_err!("{error}"))?;
-    let mut parser = Parser::new(dialect.as_ref()).with_tokens_with_locations(tokens);
-    Ok(*parser.parse_query()?)
+    let mut parser =
+        Parser::new(dialect.as_ref()).try_with_sql("SELECT * FROM (SELECT 1) AS query")?;
+    let mut around = *parser.parse_query()?;
+    if let SetExpr::Select(select) = around.body.as_mut() {
+        select.projection.extend(values);
+        for table in &mut select.from {
+            if let TableFactor::Derived { subquery, .. } = &mut table.relation {
+                **subquery = query.clone();
+            }
+        }
+    }
+    Ok(around)
 }
 
 /// Runs the plan of an `INSERT` into a partitioned table. Its result is a row for each partition: `partition`,

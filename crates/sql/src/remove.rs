@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::SessionState;
-use datafusion_partitioned_catalog::{Lister, ListingCache, list_data_files};
+use datafusion_partitioned_catalog::{Lister, ListingCache, TRUNCATED, list_data_files};
 use datafusion_partitioned_core::{
     ListingContext, Partition, PartitionPredicate, PartitionedOptions, TimeSpan,
 };
@@ -88,9 +88,6 @@ impl Change for DropPartitions {
         changed(&self.target, change, &dropped)
     }
 }
-
-/// The name of an empty file in a registered partition without data.
-const TRUNCATED: &str = "_TRUNCATED";
 
 /// Deletes the files of partitions, which stay.
 #[derive(Debug)]

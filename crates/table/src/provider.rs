@@ -192,6 +192,15 @@ impl PartitionedTableProvider {
                  without the option 'metadata.columns'"
             );
         }
+        let mut fields = self.catalog.spec().fields().iter();
+        if let Some(field) = fields.find(|field| field.data_type().is_binary()) {
+            return plan_err!(
+                "partition column '{}' is binary, which no name of a directory spells; write a text, as encode({}, 'hex') \
+                 gives",
+                field.name(),
+                field.name()
+            );
+        }
         if self.schema.file_schema().fields().is_empty() {
             return plan_err!(
                 "a table all of whose columns are partition columns cannot be written, since files need a column"

@@ -333,9 +333,30 @@ impl Committer for RegisteredCatalog {
         }
     }
 
+    fn owns(&self, file: &Path) -> bool {
+        let directories = self.directories.as_ref();
+        directories.is_none_or(|directories| directories.owns(file))
+    }
+
+    fn values(&self, values: PartitionValues) -> Result<PartitionValues> {
+        self.shared.values(values)
+    }
+
     async fn commit(&self, written: &[WrittenPartition]) -> Result<()> {
         let partitions = written.iter().map(|written| written.partition.clone());
         self.add(partitions.collect(), true).await?;
+        let known = self.shared.known().await?;
+        for Partition { values, source } in written.iter().map(|written| &written.partition) {
+            let registered = known.location(&self.shared.values(values.clone())?)?;
+            if registered.as_ref() != Some(&source.location) {
+                return plan_err!(
+                    "the partition ({}) has been registered elsewhere since the statement began; its new files are at \
+                     '{}', and are not part of the table",
+                    self.shared.spec.describe(values),
+                    source.location
+                );
+            }
+        }
         Ok(())
     }
 }

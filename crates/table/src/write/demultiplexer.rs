@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use datafusion::arrow::compute::{concat_batches, take_record_batch};
+use datafusion::arrow::compute::{BatchCoalescer, take_record_batch};
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::row::{OwnedRow, Row, RowConverter, SortField};
-use datafusion::common::{Result, ScalarValue, internal_datafusion_err};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_partitioned_core::{PartitionSpec, PartitionValues};
 use futures::StreamExt;
@@ -76,6 +77,10 @@ impl Destinations {
         let mut files = vec![];
         let mut result = Ok(());
         let open = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        // All of them first, so that they complete their files at the same time.
+        for writer in open.values() {
+            writer.close().await;
+        }
         for writer in open.into_values() {
             result = result.and(writer.finish(&mut files).await);
         }
@@ -100,22 +105,23 @@ pub(super) struct Demultiplexer {
     /// The partitions that this input has come across.
     known: HashMap<Box<[u8]>, usize>,
     slots: Vec<Slot>,
+    file_schema: SchemaRef,
+    batch_size: usize,
 }
 
 /// A destination, and the rows for it that do not make a batch yet.
 struct Slot {
     /// `None` for partitions whose rows are sorted.
     writer: Option<Arc<PartitionWriter>>,
-    rows: Vec<RecordBatch>,
-    count: usize,
+    /// Copies rows, so that a few do not keep all of their batch.
+    rows: BatchCoalescer,
 }
 
 impl Slot {
-    fn new(writer: Option<Arc<PartitionWriter>>) -> Self {
+    fn new(writer: Option<Arc<PartitionWriter>>, schema: &SchemaRef, batch_size: usize) -> Self {
         Self {
             writer,
-            rows: vec![],
-            count: 0,
+            rows: BatchCoalescer::new(Arc::clone(schema), batch_size),
         }
     }
 }
@@ -129,13 +135,19 @@ impl Demultiplexer {
         let spec = sink.spec.clone();
         let fields = spec.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
+        let file_schema = Arc::clone(&sink.file_schema);
+        let all = file_schema.fields().iter().chain(spec.fields()).cloned();
+        let schema: SchemaRef = Arc::new(Schema::new(all.collect::<Vec<_>>()));
+        let batch_size = destinations.context.session_config().batch_size();
         Ok(Self {
             file_columns: (0..sink.file_schema.fields().len()).collect(),
             converter: RowConverter::new(fields.collect())?,
             spec,
+            slots: vec![Slot::new(None, &schema, batch_size)],
+            file_schema,
+            batch_size,
             destinations,
             known: HashMap::new(),
-            slots: vec![Slot::new(None)],
         })
     }
 
@@ -144,6 +156,7 @@ impl Demultiplexer {
             self.split(batch?).await?;
         }
         for slot in 0..self.slots.len() {
+            self.slots[slot].rows.finish_buffered_batch()?;
             self.flush(slot).await?;
         }
         Ok(())
@@ -160,7 +173,6 @@ impl Demultiplexer {
             true => batch,
             false => take_record_batch(&batch, &UInt32Array::from(order.clone()))?,
         };
-        let target = self.destinations.context.session_config().batch_size();
         let mut start = 0;
         while start < order.len() {
             let slot = slots[order[start] as usize];
@@ -171,11 +183,8 @@ impl Demultiplexer {
                 SORTED => rows,
                 _ => rows.project(&self.file_columns)?,
             };
-            self.slots[slot].rows.push(rows);
-            self.slots[slot].count += same;
-            if self.slots[slot].count >= target {
-                self.flush(slot).await?;
-            }
+            self.slots[slot].rows.push_batch(rows)?;
+            self.flush(slot).await?;
         }
         Ok(())
     }
@@ -197,7 +206,9 @@ impl Demultiplexer {
                         let slot = match self.destinations.writer(row, values)? {
                             None => SORTED,
                             Some(writer) => {
-                                self.slots.push(Slot::new(Some(writer)));
+                                let slot =
+                                    Slot::new(Some(writer), &self.file_schema, self.batch_size);
+                                self.slots.push(slot);
                                 self.slots.len() - 1
                             }
                         };
@@ -212,19 +223,16 @@ impl Demultiplexer {
         Ok(slots)
     }
 
-    /// Hands over the rows that a slot has collected.
+    /// Hands over the batches that a slot has completed.
     async fn flush(&mut self, slot: usize) -> Result<()> {
         let slot = &mut self.slots[slot];
-        slot.count = 0;
-        let rows = std::mem::take(&mut slot.rows);
-        let Some(first) = rows.first() else {
-            return Ok(());
-        };
-        let rows = concat_batches(&first.schema(), &rows)?;
-        match &slot.writer {
-            Some(writer) => writer.write(rows).await,
-            None => self.destinations.sorted()?.write(rows).await,
+        while let Some(rows) = slot.rows.next_completed_batch() {
+            match &slot.writer {
+                Some(writer) => writer.write(rows).await?,
+                None => self.destinations.sorted()?.write(rows).await?,
+            }
         }
+        Ok(())
     }
 }
 
@@ -240,12 +248,10 @@ pub(super) fn partition_values(
 }
 
 /// The lane of a row among several, by the values of its partition.
-pub(super) fn lane_of(row: &[u8], lanes: usize) -> Result<usize> {
+pub(super) fn lane_of(row: &[u8], lanes: usize) -> usize {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
     let mut hasher = DefaultHasher::new();
     row.hash(&mut hasher);
-    let lanes = u64::try_from(lanes).ok().filter(|lanes| *lanes > 0);
-    let lanes = lanes.ok_or_else(|| internal_datafusion_err!("no lanes"))?;
-    Ok((hasher.finish() % lanes) as usize)
+    (hasher.finish() % lanes as u64) as usize
 }

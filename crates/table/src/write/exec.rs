@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::common::runtime::JoinSet;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{
@@ -126,6 +126,11 @@ impl ExecutionPlan for PartitionedSinkExec {
         vec![false]
     }
 
+    fn maintains_input_order(&self) -> Vec<bool> {
+        // A sorted input makes sorted files.
+        vec![true]
+    }
+
     fn with_new_children(
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
@@ -188,9 +193,24 @@ async fn write(
     context: &Arc<TaskContext>,
 ) -> Result<Vec<WrittenPartition>> {
     let store = context.runtime_env().object_store(&sink.store_url)?;
-    let extension = extension(sink)?;
-    let root = sink.committer.root();
-    let transaction = Arc::new(Transaction::new(Arc::clone(&store), root, extension));
+    let (root, extension) = (sink.committer.root(), extension(sink)?);
+    let transaction = Arc::new(Transaction::new(store, root, extension));
+    // Also when nobody waits for it any more.
+    let _abort = AbortOnDrop(Arc::clone(&transaction));
+    let written = write_files(sink, fixed, input, context, &transaction).await;
+    if written.is_err() {
+        transaction.abort().await;
+    }
+    written
+}
+
+async fn write_files(
+    sink: &Arc<Sink>,
+    fixed: &StaticValues,
+    input: &Arc<dyn ExecutionPlan>,
+    context: &Arc<TaskContext>,
+    transaction: &Arc<Transaction>,
+) -> Result<Vec<WrittenPartition>> {
     transaction.recover().await?;
     let replaced = match sink.overwrites {
         true => Some(Arc::new(Replaced::try_new(sink, fixed, context).await?)),
@@ -198,17 +218,20 @@ async fn write(
     };
     let files = FileWriters::try_new(
         Arc::clone(sink),
-        Arc::clone(&transaction),
+        Arc::clone(transaction),
         replaced.clone(),
-        store,
+        context.runtime_env().object_store(&sink.store_url)?,
         context,
     )?;
     let destinations = Arc::new(Destinations::new(files, Arc::clone(context)));
+    let fields = sink.file_schema.fields().iter().chain(sink.spec.fields());
+    let schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
     let mut inputs = JoinSet::new();
     for partition in 0..input.output_partitioning().partition_count() {
         let rows = execute_input_stream(
             Arc::clone(input),
-            input.schema(),
+            // Refuses NULL in columns that are declared without.
+            Arc::clone(&schema),
             partition,
             Arc::clone(context),
         )?;
@@ -225,18 +248,32 @@ async fn write(
     }
     inputs.shutdown().await;
     let (files, result) = destinations.finish(read).await;
-    if let Err(error) = result {
-        transaction.abort(&files).await;
-        return Err(error);
-    }
+    result?;
     let written = by_partition(&files);
-    let committed = transaction.commit(&files, replaced.as_deref()).await;
+    if let Some(replaced) = &replaced {
+        replaced.mark_emptied(&written).await?;
+    }
+    let finish = async || sink.committer.commit(&written).await;
+    let committed = transaction
+        .commit(&files, replaced.as_deref(), finish)
+        .await;
     let directories = replaced.iter().flat_map(|replaced| replaced.directories());
     let locations = written.iter().map(|w| w.partition.source.location.clone());
     forget_listings(sink, locations.chain(directories))?;
     committed?;
-    sink.committer.commit(&written).await?;
     Ok(written)
+}
+
+/// Deletes the files of a statement that fails, also one that nobody waits for any more.
+struct AbortOnDrop(Arc<Transaction>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        let transaction = Arc::clone(&self.0);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { transaction.abort().await });
+        }
+    }
 }
 
 /// Makes the queries of this session list directories again that have changed.
@@ -277,7 +314,15 @@ pub(crate) fn cast_to(
             given.fields().len()
         );
     }
-    let mut pairs = given.fields().iter().zip(schema.fields());
+    let pairs = || given.fields().iter().zip(schema.fields());
+    if let Some((given, wanted)) = pairs().find(|(given, wanted)| given.name() != wanted.name()) {
+        return plan_err!(
+            "the column '{}' stands where the table has '{}'; rename and order the columns as SELECT * has them",
+            given.name(),
+            wanted.name()
+        );
+    }
+    let mut pairs = pairs();
     if pairs.all(|(given, wanted)| given.data_type() == wanted.data_type()) {
         return Ok(input);
     }

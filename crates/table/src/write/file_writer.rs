@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{DataFusionError, Result, exec_datafusion_err, internal_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, internal_err};
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::{FileOutputMode, FileSinkConfig};
 use datafusion::datasource::sink::DataSinkExec;
@@ -17,6 +17,7 @@ use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_partitioned_catalog::location_of;
 use datafusion_partitioned_core::{Partition, PartitionValues};
 use futures::stream;
 use object_store::ObjectStore;
@@ -79,10 +80,10 @@ impl FileWriters {
 
     /// The partition of these values, whose files are replaced if that is what the statement does.
     pub(super) async fn partition(&self, values: PartitionValues) -> Result<Partition> {
-        if let Some(replaced) = &self.replaced {
-            replaced.add(&values).await?;
-        }
         let location = self.sink.committer.location(&values).await?;
+        if let Some(replaced) = &self.replaced {
+            replaced.add(&values, &location).await?;
+        }
         Ok(Partition::new(values, location))
     }
 
@@ -90,7 +91,14 @@ impl FileWriters {
     pub(super) async fn begin(&self, partition: &Partition) -> Result<FileWriter> {
         let sink = &self.sink;
         let place = self.transaction.next_file(&partition.source.location);
-        let url = format!("{}{}", sink.store_url, escaped(place.pending.as_ref()));
+        if !sink.committer.owns(&place.published) {
+            return exec_err!(
+                "nobody would read '{}', which the option 'source.path.regex-pattern' leaves out; write through a table \
+                 without it",
+                place.published
+            );
+        }
+        let url = location_of(&sink.store_url, &place.pending);
         let config = FileSinkConfig {
             original_url: url.clone(),
             object_store_url: sink.store_url.clone(),
@@ -127,20 +135,6 @@ impl FileWriters {
     }
 }
 
-/// A path as a URL that means it again: it is decoded once.
-fn escaped(path: &str) -> String {
-    let mut escaped = String::with_capacity(path.len());
-    for character in path.chars() {
-        match character {
-            '%' | '?' | '#' | '*' | '[' | ' ' => {
-                escaped.push_str(&format!("%{:02X}", character as u32));
-            }
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
 async fn write_all(
     plan: Arc<dyn ExecutionPlan>,
     receiver: mpsc::Receiver<RecordBatch>,
@@ -158,15 +152,16 @@ async fn write_all(
     exec.sink().write_all(Box::pin(batches), &context).await
 }
 
-/// A file that is being written. It is deleted, or never seen, when this is dropped before [`Self::finish`].
+/// A file that is being written. It stays hidden when this is dropped before [`Self::finish`].
 #[derive(Debug)]
 pub(super) struct FileWriter {
     partition: Partition,
     place: FilePlace,
     rows: u64,
     meter: Arc<AtomicU64>,
-    sender: Sender<RecordBatch>,
+    /// Dropped first, so that the task ends before it takes the end of its rows for that of the file.
     written: SpawnedTask<Result<u64>>,
+    sender: Sender<RecordBatch>,
     store: Arc<MeteredStore>,
 }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
-use datafusion::common::{Result, exec_datafusion_err};
+use datafusion::common::{DataFusionError, Result, exec_datafusion_err};
 use datafusion_partitioned_core::{Partition, PartitionValues};
 use tokio::sync::Mutex;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use super::file_writer::{FileWriter, FileWriters};
@@ -57,7 +58,8 @@ impl PartitionWriter {
                 tasks.next = (tasks.next + 1) % writers;
                 batch = match tasks.senders[tasks.next].try_send(batch) {
                     Ok(()) => return Ok(()),
-                    Err(error) => error.into_inner(),
+                    Err(TrySendError::Full(batch)) => batch,
+                    Err(TrySendError::Closed(_)) => return Err(ended()),
                 };
             }
             let is_behind = tasks.rows / (writers as u64 + 1) >= ROWS_OF_A_WRITER;
@@ -73,7 +75,12 @@ impl PartitionWriter {
         };
         // Why it has ended is what `finish` says.
         let sent = sender.send(batch).await;
-        sent.map_err(|_| exec_datafusion_err!("the writer of a partition has ended"))
+        sent.map_err(|_| ended())
+    }
+
+    /// Lets the writers complete their files.
+    pub(super) async fn close(&self) {
+        self.tasks.lock().await.senders.clear();
     }
 
     /// The files of the partition, when all of them are complete.
@@ -90,6 +97,11 @@ impl PartitionWriter {
         }
         result
     }
+}
+
+/// Why it has, its task says.
+fn ended() -> DataFusionError {
+    exec_datafusion_err!("the writer of a partition has ended")
 }
 
 async fn write_partition(

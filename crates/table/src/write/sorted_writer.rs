@@ -32,7 +32,7 @@ type Message = Option<RecordBatch>;
 pub(super) struct SortedWriter {
     spec: PartitionSpec,
     partition_columns: Vec<usize>,
-    lanes: Vec<Sender<Message>>,
+    lanes: Mutex<Vec<Sender<Message>>>,
     written: Mutex<Vec<SpawnedTask<Result<Vec<WrittenFile>>>>>,
 }
 
@@ -62,7 +62,7 @@ impl SortedWriter {
         Ok(Self {
             spec,
             partition_columns,
-            lanes: senders,
+            lanes: Mutex::new(senders),
             written: Mutex::new(written),
         })
     }
@@ -71,11 +71,12 @@ impl SortedWriter {
     pub(super) async fn write(&self, batch: RecordBatch) -> Result<()> {
         let columns = batch.project(&self.partition_columns)?;
         let rows = converter(&self.spec)?.convert_columns(columns.columns())?;
-        let mut lanes: Vec<Vec<u32>> = vec![vec![]; self.lanes.len()];
+        let senders = lock(&self.lanes).clone();
+        let mut lanes: Vec<Vec<u32>> = vec![vec![]; senders.len()];
         for (index, row) in rows.iter().enumerate() {
-            lanes[lane_of(row.as_ref(), self.lanes.len())?].push(index as u32);
+            lanes[lane_of(row.as_ref(), senders.len())].push(index as u32);
         }
-        for (sender, rows) in self.lanes.iter().zip(lanes) {
+        for (sender, rows) in senders.iter().zip(lanes) {
             if rows.is_empty() {
                 continue;
             }
@@ -87,32 +88,36 @@ impl SortedWriter {
         Ok(())
     }
 
-    /// The files, when all rows are in them. Without all rows, nothing is written.
+    /// The files, when all rows are in them. Without all rows, nothing is written; then an error is why a lane has
+    /// ended.
     pub(super) async fn finish(
         &self,
         is_complete: bool,
         files: &mut Vec<WrittenFile>,
     ) -> Result<()> {
-        let written =
-            std::mem::take(&mut *self.written.lock().unwrap_or_else(PoisonError::into_inner));
-        if !is_complete {
-            // Dropping the tasks ends them.
-            return Ok(());
-        }
-        for lane in &self.lanes {
-            // One that has ended says why below.
-            let _ = lane.send(None).await;
+        let lanes = std::mem::take(&mut *lock(&self.lanes));
+        for lane in lanes {
+            if is_complete {
+                // One that has ended says why below.
+                let _ = lane.send(None).await;
+            }
         }
         let mut result = Ok(());
-        for written in written {
+        let tasks = std::mem::take(&mut *lock(&self.written));
+        for written in tasks {
             let written = written.join_unwind().await;
             match written.map_err(|error| exec_datafusion_err!("{error}")) {
                 Ok(Ok(written)) => files.extend(written),
+                Ok(Err(error)) if !is_complete && error.to_string().contains(CUT_SHORT) => {}
                 Ok(Err(error)) | Err(error) => result = result.and(Err(error)),
             }
         }
         result
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn converter(spec: &PartitionSpec) -> Result<RowConverter> {
@@ -219,6 +224,9 @@ impl PartitionStream for Lane {
     }
 }
 
+/// What a lane says whose input has failed.
+const CUT_SHORT: &str = "the rows to be written ended early";
+
 fn cut_short() -> DataFusionError {
-    exec_datafusion_err!("the rows to be written ended early")
+    exec_datafusion_err!("{CUT_SHORT}")
 }

@@ -14,8 +14,7 @@
 //! with a lock, and only if all files are still there that they found.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{TimeDelta, Utc};
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -67,7 +66,7 @@ impl FilePlace {
 async fn publish(store: &Arc<dyn ObjectStore>, record: &CommitRecord) -> Result<()> {
     let renamed = stream::iter(record.files()?).map(|published| {
         let store = Arc::clone(store);
-        async move { ignore_missing(store.rename(&pending_path(&published), &published).await) }
+        async move { publish_file(&store, &published).await }
     });
     let mut renamed = renamed.buffer_unordered(CONCURRENCY);
     while let Some(result) = renamed.next().await {
@@ -80,6 +79,21 @@ async fn publish(store: &Arc<dyn ObjectStore>, record: &CommitRecord) -> Result<
         ignore_missing(result.map(drop))?;
     }
     Ok(())
+}
+
+/// Renames a file, unless somebody else has.
+async fn publish_file(store: &Arc<dyn ObjectStore>, published: &Path) -> Result<()> {
+    match store.rename(&pending_path(published), published).await {
+        Ok(()) => Ok(()),
+        // What is neither there nor here has been deleted by somebody: what it replaces must stay.
+        Err(object_store::Error::NotFound { .. }) => {
+            let there = store.head(published).await;
+            there.map(drop).map_err(|error| {
+                DataFusionError::from(error).context("a file of a committed statement is gone")
+            })
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// What is not there any more has been done by somebody else.
@@ -96,7 +110,8 @@ pub(super) struct Transaction {
     extension: String,
     root: Path,
     store: Arc<dyn ObjectStore>,
-    files: AtomicUsize,
+    /// The hidden files that may be there.
+    pending: Mutex<Vec<Path>>,
 }
 
 impl Transaction {
@@ -108,15 +123,17 @@ impl Transaction {
             extension,
             root,
             store,
-            files: AtomicUsize::new(0),
+            pending: Mutex::default(),
         }
     }
 
     /// The place of a further file in a directory.
     pub(super) fn next_file(&self, directory: &Path) -> FilePlace {
-        let number = self.files.fetch_add(1, Ordering::Relaxed);
-        let (id, extension) = (self.id.simple(), &self.extension);
-        FilePlace::new(directory, &format!("part-{id}-{number:05}{extension}"))
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let (id, number, extension) = (self.id.simple(), pending.len(), &self.extension);
+        let place = FilePlace::new(directory, &format!("part-{id}-{number:05}{extension}"));
+        pending.push(place.pending.clone());
+        place
     }
 
     fn record(&self) -> Path {
@@ -129,37 +146,40 @@ impl Transaction {
     }
 
     /// Makes the files part of the table, in the place of those that are replaced: all of them or, when this fails,
-    /// none.
+    /// none. `finish` is called when all files have their names, and before the commit is over.
     pub(super) async fn commit(
         &self,
         files: &[WrittenFile],
         replaced: Option<&Replaced>,
+        finish: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<()> {
         let Some(replaced) = replaced else {
-            return self.commit_files(files, vec![]).await;
+            return self.commit_files(files, vec![], finish).await;
         };
-        let committed = match self.lock().await {
-            Ok(()) => {
-                let committed = match replaced.files().await {
-                    Ok(removed) => self.commit_files(files, removed).await,
-                    Err(error) => {
-                        self.abort(files).await;
-                        Err(error)
-                    }
-                };
-                let unlocked = self.store.delete(&self.lock_path()).await;
-                committed.and_then(|()| Ok(unlocked?))
-            }
-            Err(error) => {
-                self.abort(files).await;
-                Err(error)
-            }
+        self.lock().await?;
+        let committed = async {
+            // One that has been interrupted would replace files later.
+            self.recover_commits().await?;
+            let removed = replaced.files_still_there().await?;
+            self.commit_files(files, removed, finish).await
         };
+        let committed = committed.await;
+        if let Err(error) = self.unlock().await {
+            log::warn!(
+                "the lock '{}' could not be deleted: {error}",
+                self.lock_path()
+            );
+        }
         self.remove_empty_directory();
         committed
     }
 
-    async fn commit_files(&self, files: &[WrittenFile], removed: Vec<Path>) -> Result<()> {
+    async fn commit_files(
+        &self,
+        files: &[WrittenFile],
+        removed: Vec<Path>,
+        finish: impl AsyncFnOnce() -> Result<()>,
+    ) -> Result<()> {
         if files.is_empty() && removed.is_empty() {
             return Ok(());
         }
@@ -168,29 +188,61 @@ impl Transaction {
             .map(|file| file.place.published.clone())
             .collect();
         let record = CommitRecord::new(&paths, &removed);
-        let text = record.to_text()?;
         let path = self.record();
-        let created = self
-            .store
-            .put_opts(&path, text.into(), PutMode::Create.into());
-        if let Err(error) = created.await {
-            self.abort(files).await;
-            return Err(DataFusionError::from(error).context("nothing was written"));
-        }
-        let published = publish(&self.store, &record).await;
-        published.map_err(|error| {
+        self.create_record(&path, record.to_text()?).await?;
+        // From here on the files are part of the table, and not to be deleted.
+        self.forget_pending();
+        let unfinished = |error: DataFusionError| {
             error.context(format!(
-                "the statement is committed, but not all of its files have their final names yet; the next statement \
-                 that writes to the table goes on with what '{path}' says"
+                "the statement is committed, but not finished; the next one that writes to the table goes on with what \
+                 '{path}' says"
             ))
-        })?;
-        self.store.delete(&path).await?;
+        };
+        publish(&self.store, &record).await.map_err(unfinished)?;
+        finish().await.map_err(unfinished)?;
+        // Somebody else may have gone on with it.
+        ignore_missing(self.store.delete(&path).await)?;
         self.remove_empty_directory();
         Ok(())
     }
 
+    /// Creates the record. After an error, which can be that of a lost answer, looks whether it is there.
+    async fn create_record(&self, path: &Path, text: Vec<u8>) -> Result<()> {
+        let created = self
+            .store
+            .put_opts(path, text.into(), PutMode::Create.into());
+        let Err(error) = created.await else {
+            return Ok(());
+        };
+        match self.store.head(path).await {
+            Ok(_) => Ok(()),
+            Err(object_store::Error::NotFound { .. }) => {
+                Err(DataFusionError::from(error).context("nothing was written"))
+            }
+            Err(_) => {
+                self.forget_pending();
+                Err(DataFusionError::from(error).context(format!(
+                    "it is not known whether the statement is committed: it is if '{path}' is there"
+                )))
+            }
+        }
+    }
+
     fn lock_path(&self) -> Path {
         self.commits().join(LOCK)
+    }
+
+    /// Deletes the lock, unless it is somebody else's by now.
+    async fn unlock(&self) -> object_store::Result<()> {
+        let path = self.lock_path();
+        let owner = match self.store.get(&path).await {
+            Ok(lock) => lock.bytes().await?,
+            Err(error) => return ignore_missing(Err(error)),
+        };
+        match owner == self.id.simple().to_string().as_bytes() {
+            true => ignore_missing(self.store.delete(&path).await),
+            false => Ok(()),
+        }
     }
 
     /// Lets no other statement replace files until the lock is deleted.
@@ -214,21 +266,23 @@ impl Transaction {
 
     /// Goes on with what interrupted statements have committed, and removes a lock that has been left.
     pub(super) async fn recover(&self) -> Result<()> {
+        self.recover_commits().await?;
+        match self.store.head(&self.lock_path()).await {
+            Ok(lock) if Utc::now().signed_duration_since(lock.last_modified) > LOCK_TIMEOUT => {
+                ignore_missing(self.store.delete(&lock.location).await)?;
+            }
+            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    async fn recover_commits(&self) -> Result<()> {
         let commits = self.commits();
         let left: Vec<_> = self.store.list(Some(&commits)).try_collect().await?;
-        for object in &left {
-            match object.location.filename() {
-                Some(LOCK) => {
-                    let age = Utc::now().signed_duration_since(object.last_modified);
-                    if age > LOCK_TIMEOUT {
-                        ignore_missing(self.store.delete(&object.location).await)?;
-                    }
-                }
-                Some(name) if name.ends_with(CommitRecord::EXTENSION) => {
-                    self.recover_commit(&object.location).await?;
-                }
-                _ => {}
-            }
+        let names = left.iter().map(|object| &object.location);
+        for path in names.filter(|path| path.as_ref().ends_with(CommitRecord::EXTENSION)) {
+            self.recover_commit(path).await?;
         }
         Ok(())
     }
@@ -247,16 +301,17 @@ impl Transaction {
         Ok(())
     }
 
-    /// Deletes files that do not become part of the table, as far as that is possible: what is left is hidden.
-    pub(super) async fn abort(&self, files: &[WrittenFile]) {
-        let pending: Vec<_> = files
-            .iter()
-            .map(|file| file.place.pending.clone())
-            .collect();
-        let pending = stream::iter(pending).map(Ok).boxed();
-        let mut deleted = self.store.delete_stream(pending);
+    fn forget_pending(&self) -> Vec<Path> {
+        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Deletes the hidden files of a statement that has failed, as far as that is possible. Behind the commit it does
+    /// nothing.
+    pub(super) async fn abort(&self) {
+        let pending = self.forget_pending().into_iter().map(Ok);
+        let mut deleted = self.store.delete_stream(stream::iter(pending).boxed());
         while let Some(result) = deleted.next().await {
-            if let Err(error) = result {
+            if let Err(error) = ignore_missing(result.map(drop)) {
                 log::warn!("a file of a failed statement could not be deleted: {error}");
             }
         }
