@@ -599,7 +599,7 @@ async fn files_keep_the_order_of_a_query() {
             .ordered_rows(&format!("SELECT id FROM t WHERE p = {p}"))
             .await;
         let sorted: Vec<_> = (0..1000).rev().map(|id: i32| id.to_string()).collect();
-        assert_eq!(rows, sorted);
+        assert!(rows == sorted, "{p}: {:?} ..", &rows[..5]);
     }
 }
 

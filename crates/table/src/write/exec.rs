@@ -14,15 +14,18 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
 use datafusion::physical_expr::expressions::{CaseExpr, Column, IsNullExpr, Literal, cast};
-use datafusion::physical_expr::{EquivalenceProperties, Partitioning, PhysicalExpr};
+use datafusion::physical_expr::{
+    Distribution, EquivalenceProperties, LexOrdering, LexRequirement, OrderingRequirements,
+    Partitioning, PhysicalExpr,
+};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
-    execute_input_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, PlanProperties, execute_input_stream,
 };
 use datafusion_partitioned_catalog::{ListingCache, location_of};
 use datafusion_partitioned_core::WrittenPartition;
@@ -43,6 +46,8 @@ pub struct PartitionedSinkExec {
     input: Arc<dyn ExecutionPlan>,
     sink: Arc<Sink>,
     fixed: StaticValues,
+    /// That of a query with ORDER BY: its files are sorted.
+    ordering: Option<LexOrdering>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
 }
@@ -57,6 +62,10 @@ impl PartitionedSinkExec {
             Boundedness::Bounded,
         );
         Self {
+            ordering: match input.output_partitioning().partition_count() {
+                1 => input.output_ordering().cloned(),
+                _ => None,
+            },
             input,
             sink,
             fixed: vec![],
@@ -86,6 +95,7 @@ impl PartitionedSinkExec {
         });
         let mut sink = Self::new(Arc::clone(&self.input), Arc::clone(&self.sink));
         sink.fixed = values.collect::<Result<_>>()?;
+        sink.ordering.clone_from(&self.ordering);
         Ok(sink)
     }
 }
@@ -126,9 +136,20 @@ impl ExecutionPlan for PartitionedSinkExec {
         vec![false]
     }
 
-    fn maintains_input_order(&self) -> Vec<bool> {
-        // A sorted input makes sorted files.
-        vec![true]
+    fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
+        let ordering = self.ordering.clone();
+        vec![ordering.map(|ordering| LexRequirement::from(ordering).into())]
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![match self.ordering {
+            Some(_) => Distribution::SinglePartition,
+            None => Distribution::UnspecifiedDistribution,
+        }])
+    }
+
+    fn required_input_distribution(&self) -> Vec<Distribution> {
+        self.input_distribution_requirements().into_per_child()
     }
 
     fn with_new_children(
@@ -139,6 +160,7 @@ impl ExecutionPlan for PartitionedSinkExec {
             (Some(input), true) => {
                 let mut sink = Self::new(input, Arc::clone(&self.sink));
                 sink.fixed.clone_from(&self.fixed);
+                sink.ordering.clone_from(&self.ordering);
                 Ok(Arc::new(sink))
             }
             _ => internal_err!("PartitionedSinkExec has one input"),
