@@ -16,6 +16,7 @@ mod faults;
 mod field_cases;
 mod formats;
 mod joins;
+mod killed_writer;
 mod known_counts;
 mod layouts;
 mod list_cache;
