@@ -1,6 +1,7 @@
 //! Writing partitions: which partitions a statement replaces, what is left when it is interrupted, and its files.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use datafusion::common::Result;
 use datafusion::prelude::SessionContext;
@@ -10,7 +11,7 @@ use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::common::{Fixture, assert_mentions};
+use crate::common::{Fixture, Step, assert_mentions, source};
 
 const ALL: &str = "SELECT id, p, q FROM t";
 
@@ -632,4 +633,38 @@ async fn statements_at_the_same_time_all_land() {
     let counts = "SELECT count(*), count(DISTINCT id) FROM t".to_owned();
     assert_eq!(run(counts).await.unwrap(), ["40000 | 40000"]);
     assert!(!directory.path().join("t/_commits").exists());
+}
+
+/// Whether a query has read rows that come while it runs cannot be known.
+#[tokio::test]
+async fn rows_that_come_while_partitions_are_replaced_are_a_conflict() {
+    let fixture = table("").await;
+    let rows = fixture
+        .run("SELECT CAST(9 AS BIGINT) AS id, CAST(1 AS INT) AS p, 'a' AS q")
+        .await;
+    let rows = rows.unwrap().remove(0);
+    let steps = vec![
+        Step::Pause(Duration::from_secs(2)),
+        Step::Rows(rows.clone()),
+    ];
+    let slow = source(&rows.schema(), vec![steps]);
+    fixture.ctx.register_table("slow", slow).unwrap();
+    let late = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        fixture.put_ids("t/p=1/q=a/late.csv", &[50]).await;
+    };
+    let (replaced, ()) = tokio::join!(fixture.run("INSERT OVERWRITE t SELECT * FROM slow"), late);
+    let error = replaced.unwrap_err().strip_backtrace();
+    assert_mentions(&error, &["conflict", "late.csv", "run it again"]);
+    assert_eq!(
+        fixture.rows(ALL).await,
+        ["1 | 1 | a", "2 | 1 | b", "3 | 2 | a", "50 | 1 | a"]
+    );
+    let left = keys(&fixture).await;
+    assert!(
+        !left
+            .iter()
+            .any(|key| key.contains("pending") || key.contains("_commits")),
+        "{left:?}"
+    );
 }

@@ -162,8 +162,7 @@ fn rewrite(
         let is_partition_column = |name: &str| spec.column_names().any(|column| column == name);
         let of_files = schema.fields().iter().map(|field| field.name().as_str());
         let of_files = of_files.filter(|name| !is_partition_column(name));
-        let all = of_files.chain(clause.dynamic.iter().map(String::as_str));
-        columns.extend(all.map(|name| ObjectName::from(vec![quoted(name)])));
+        columns.extend(of_files.map(|name| ObjectName::from(vec![quoted(name)])));
         let all_columns = clause.fixed.len() + clause.dynamic.len();
         if all_columns < spec.len() {
             return plan_err!(

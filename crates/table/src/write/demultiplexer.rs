@@ -1,7 +1,7 @@
 //! [`Demultiplexer`]: which rows of a batch are of which partition.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take_record_batch};
@@ -13,6 +13,7 @@ use datafusion_partitioned_core::{PartitionSpec, PartitionValues};
 use futures::StreamExt;
 
 use super::file_writer::FileWriters;
+use super::lock;
 use super::partition_writer::PartitionWriter;
 use super::sorted_writer::SortedWriter;
 use super::transaction::WrittenFile;
@@ -48,7 +49,7 @@ impl Destinations {
         key: Row<'_>,
         values: impl FnOnce() -> Result<PartitionValues>,
     ) -> Result<Option<Arc<PartitionWriter>>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         let key = key.owned();
         if let Some(writer) = open.get(&key) {
             return Ok(Some(Arc::clone(writer)));
@@ -63,7 +64,7 @@ impl Destinations {
     }
 
     fn sorted(&self) -> Result<Arc<SortedWriter>> {
-        let mut sorted = self.sorted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sorted = lock(&self.sorted);
         if let Some(sorted) = sorted.as_ref() {
             return Ok(Arc::clone(sorted));
         }
@@ -76,7 +77,7 @@ impl Destinations {
     pub(super) async fn finish(&self, read: Result<()>) -> (Vec<WrittenFile>, Result<()>) {
         let mut files = vec![];
         let mut result = Ok(());
-        let open = std::mem::take(&mut *self.open.lock().unwrap_or_else(PoisonError::into_inner));
+        let open = std::mem::take(&mut *lock(&self.open));
         // All of them first, so that they complete their files at the same time.
         for writer in open.values() {
             writer.close().await;
@@ -84,11 +85,7 @@ impl Destinations {
         for writer in open.into_values() {
             result = result.and(writer.finish(&mut files).await);
         }
-        let sorted = self
-            .sorted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let sorted = lock(&self.sorted).take();
         if let Some(sorted) = sorted {
             result = result.and(sorted.finish(read.is_ok(), &mut files).await);
         }

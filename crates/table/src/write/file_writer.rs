@@ -186,7 +186,7 @@ impl FileWriter {
         let stopped = (&mut self.written).await;
         Err(match stopped {
             Ok(Ok(_)) => exec_datafusion_err!("'{}' ended early", self.place.published),
-            Ok(Err(error)) => self.named(error),
+            Ok(Err(error)) => named(error, &self.place),
             Err(error) => exec_datafusion_err!("'{}': {error}", self.place.published),
         })
     }
@@ -205,11 +205,11 @@ impl FileWriter {
                 rows: self.rows,
                 bytes,
             }),
-            Err(error) => Err(error.context(format!("cannot write '{}'", self.place.published))),
+            Err(error) => Err(named(error, &self.place)),
         }
     }
+}
 
-    fn named(&self, error: DataFusionError) -> DataFusionError {
-        error.context(format!("cannot write '{}'", self.place.published))
-    }
+fn named(error: DataFusionError, place: &FilePlace) -> DataFusionError {
+    error.context(format!("cannot write '{}'", place.published))
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -14,6 +14,8 @@ use object_store::{
     CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
     PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result, UploadPart,
 };
+
+use super::lock;
 
 /// A store that counts the bytes that are given to it. DataFusion's sinks do not say how large their files are.
 #[derive(Debug)]
@@ -32,12 +34,12 @@ impl MeteredStore {
 
     /// The bytes of a file so far. Has to be asked for before the file is begun, and is forgotten by [`Self::forget`].
     pub(super) fn meter(&self, path: &Path) -> Arc<AtomicU64> {
-        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meters = lock(&self.meters);
         Arc::clone(meters.entry(path.clone()).or_default())
     }
 
     pub(super) fn forget(&self, path: &Path) {
-        let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut meters = lock(&self.meters);
         meters.remove(path);
     }
 }
@@ -49,6 +51,7 @@ impl fmt::Display for MeteredStore {
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl ObjectStore for MeteredStore {
     async fn put_opts(
         &self,
@@ -88,6 +91,14 @@ impl ObjectStore for MeteredStore {
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         self.inner.list(prefix)
+    }
+
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        offset: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.inner.list_with_offset(prefix, offset)
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

@@ -29,7 +29,7 @@ pub use exec::PartitionedSinkExec;
 pub(crate) use exec::{cast_to, counted};
 pub(crate) use options::SinkOptions;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::datasource::file_format::FileFormat;
@@ -51,4 +51,9 @@ pub(crate) struct Sink {
     pub(crate) state: SessionState,
     /// Whether partitions are replaced.
     pub(crate) overwrites: bool,
+}
+
+/// Nothing is done while a lock is held that could leave its value half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

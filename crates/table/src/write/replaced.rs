@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use datafusion::common::{DataFusionError, Result, ScalarValue, exec_err};
 use datafusion::execution::TaskContext;
@@ -19,7 +19,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
-use super::Sink;
+use super::{Sink, lock};
 
 /// Which partitions an `INSERT OVERWRITE` replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,10 +195,6 @@ fn having(sink: &Sink, fixed: &StaticValues) -> PartitionPredicate {
         predicate = predicate.with_filter(&same);
     }
     predicate
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A statement begins with what is there now, not with what is remembered.

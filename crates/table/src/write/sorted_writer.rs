@@ -1,7 +1,7 @@
 //! [`SortedWriter`]: rows of more partitions than can be open, sorted and written one partition after the other.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::{RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{partition, take_record_batch};
@@ -22,6 +22,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use super::demultiplexer::{lane_of, partition_values};
 use super::file_writer::FileWriters;
+use super::lock;
 use super::partition_writer::RollingWriter;
 use super::transaction::WrittenFile;
 
@@ -116,10 +117,6 @@ impl SortedWriter {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn converter(spec: &PartitionSpec) -> Result<RowConverter> {
     let fields = spec.fields().iter();
     let fields = fields.map(|field| SortField::new(field.data_type().clone()));
@@ -210,7 +207,7 @@ impl PartitionStream for Lane {
     }
 
     fn execute(&self, _context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut receiver = lock(&self.receiver);
         let batches = stream::unfold(receiver.take(), async |receiver| {
             let mut receiver = receiver?;
             match receiver.recv().await {

@@ -14,7 +14,7 @@
 //! with a lock, and only if all files are still there that they found.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use chrono::{TimeDelta, Utc};
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -25,6 +25,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use uuid::Uuid;
 
+use super::lock;
 use super::replaced::Replaced;
 
 /// The object beside the records that lets one statement at a time replace files.
@@ -129,7 +130,7 @@ impl Transaction {
 
     /// The place of a further file in a directory.
     pub(super) fn next_file(&self, directory: &Path) -> FilePlace {
-        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pending = lock(&self.pending);
         let (id, number, extension) = (self.id.simple(), pending.len(), &self.extension);
         let place = FilePlace::new(directory, &format!("part-{id}-{number:05}{extension}"));
         pending.push(place.pending.clone());
@@ -302,7 +303,7 @@ impl Transaction {
     }
 
     fn forget_pending(&self) -> Vec<Path> {
-        std::mem::take(&mut *self.pending.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.pending))
     }
 
     /// Deletes the hidden files of a statement that has failed, as far as that is possible. Behind the commit it does
