@@ -84,7 +84,7 @@ class DuckDb:
         options = ", ".join(f"{name} = {value}" for name, value in options.items())
         with duckdb.connect() as session:
             query = f"SELECT * FROM read_{case.format}('{folder}/**/*.{case.format}', {options})"
-            return session.execute(query).to_arrow_table()
+            return session.sql(query).to_arrow_table()
 
 
 class Polars:
@@ -105,13 +105,14 @@ class PyArrow:
     name = "pyarrow"
 
     def write(self, case, folder):
-        ds.write_dataset(
-            case.rows, folder, format=case.format, partitioning=case.keys, partitioning_flavor="hive"
-        )
+        hive = {"partitioning": case.keys, "partitioning_flavor": "hive"}
+        ds.write_dataset(case.rows, folder, format=case.format, **hive)
 
     def read(self, case, folder):
         schema = case.table.schema
         keys = pa.schema([schema.field(key) for key in case.keys])
-        return ds.dataset(
-            folder, schema=schema, format=case.format, partitioning=ds.HivePartitioning(keys)
-        ).to_table()
+        # Nothing between two commas is NULL, as it is for the others.
+        csv = ds.CsvFileFormat(convert_options=pa.csv.ConvertOptions(strings_can_be_null=True))
+        format_ = csv if case.format == "csv" else case.format
+        partitioning = ds.HivePartitioning(keys)
+        return ds.dataset(folder, schema=schema, format=format_, partitioning=partitioning).to_table()

@@ -1,7 +1,7 @@
 """Tables that this project writes, read by DuckDB, Polars and pyarrow, and tables that these write, read by it.
 
-`python3 tests/interop/run.py --dfp target/release/dfp`. The engines are installed from `requirements.txt` into a virtual
-environment, which is kept. The cases are in `cases.py`, what each engine does in `engines.py`.
+`python3 tests/interop/run.py --dfp target/debug/dfp`. The engines are installed from `requirements.txt` into a
+virtual environment, which is kept. The cases are in `cases.py`, what each engine does in `engines.py`.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def run_in(folder):
     installed = folder / "requirements.txt"
     if not (installed.is_file() and installed.read_bytes() == REQUIREMENTS.read_bytes()):
         if folder.is_dir() and any(folder.iterdir()) and not (folder / "pyvenv.cfg").is_file():
-            sys.exit(f"--venv {folder} is a folder with other things in it; name an empty one, or one that is not there")
+            sys.exit(f"--venv {folder} has other things in it; name an empty folder, or one that is not there")
         print(f"making the virtual environment {folder}", flush=True)
         venv.create(folder, clear=True, with_pip=True)
         install = [python, "-m", "pip", "install", "--quiet", "--requirement", REQUIREMENTS]
