@@ -128,10 +128,15 @@ CASES = [
     one_key("TIMESTAMP", TIMESTAMPS),
     Case("two levels", two_keys(0, DAYS, SHOPS), ["day", "shop"]),
     Case(
-        "overwritten",
+        "two, overwritten",
         two_keys(0, DAYS, SHOPS),
         ["day", "shop"],
         corrections=two_keys(100, ["2024-06-01", None, "2024-06-09"], ["a/b", None, "new"]),
+    ),
+    one_key(
+        "texts, overwritten",
+        texts(AWKWARD_TEXTS),
+        corrections=table(100, key=texts([*AWKWARD_TEXTS[::2], "new"])),
     ),
     Case("colon in a name", table(0, **{"a:b": INTS}), ["a:b"]),
     Case(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from cases import CASES, DEVIATIONS
-from engines import Dfp, DuckDb, Polars, PyArrow
+from engines import Dfp, DuckDb, Overwritten, Polars, PyArrow
 
 # Rows of each kind that are shown for a case.
 SHOWN = 5
@@ -16,17 +16,20 @@ SHOWN = 5
 def main(program):
     dfp, others = Dfp(program), [DuckDb(), Polars(), PyArrow()]
     problems = []
-    print(f"{'writer':8}{'reader':8}{'case':18}{'rows':>5}  ok")
+    print(f"{'writer':12}{'reader':8}{'case':18}{'rows':>5}  ok")
     with tempfile.TemporaryDirectory(prefix="interop-") as folder:
         for case in CASES:
-            for writer, readers in [(dfp, [dfp, *others]), *((other, [dfp]) for other in others)]:
+            pairs = [(dfp, [dfp, *others]), *((other, [dfp]) for other in others)]
+            if case.corrections is not None:
+                pairs += [(Overwritten(other, dfp), [dfp, *others]) for other in others]
+            for writer, readers in pairs:
                 location = Path(folder) / f"{case.name} {writer.name}"
                 written = attempt(writer.write, case, location)
                 for reader in readers:
                     seen = written if isinstance(written, Exception) else attempt(reader.read, case, location)
                     verdict, differences = judge(writer, reader, case, location, seen)
                     count = "" if isinstance(seen, Exception) else seen.num_rows
-                    print(f"{writer.name:8}{reader.name:8}{case.name:18}{count:>5}  {verdict}", flush=True)
+                    print(f"{writer.name:12}{reader.name:8}{case.name:18}{count:>5}  {verdict}", flush=True)
                     if differences:
                         title = f"{case.name}: written by {writer.name}, read by {reader.name}"
                         problems.append("\n  ".join([title, *differences]))

@@ -3,6 +3,7 @@
 Types of partition columns are declared, since names of directories do not tell a text `007` from a number.
 """
 
+import dataclasses
 import subprocess
 
 import duckdb
@@ -32,14 +33,15 @@ class Dfp:
 
     def write(self, case, folder):
         folder.mkdir()
-        statements = [self.create(case, folder)]
-        for verb, rows in [("INSERT INTO", case.table), ("INSERT OVERWRITE", case.corrections)]:
-            if rows is not None:
-                source = folder.with_name(f"{folder.name} {verb}.parquet")
-                pq.write_table(rows, source)
-                statements.append(f"CREATE EXTERNAL TABLE \"{verb}\" STORED AS PARQUET LOCATION '{source}'")
-                statements.append(f'{verb} t SELECT * FROM "{verb}"')
-        self.run(statements)
+        self.change("INSERT INTO", case, folder, case.table)
+        if case.corrections is not None:
+            self.change("INSERT OVERWRITE", case, folder, case.corrections)
+
+    def change(self, verb, case, folder, rows):
+        source = folder.with_name(f"{folder.name} {verb}.parquet")
+        pq.write_table(rows, source)
+        source = f"CREATE EXTERNAL TABLE source STORED AS PARQUET LOCATION '{source}'"
+        self.run([self.create(case, folder), source, f"{verb} t SELECT * FROM source"])
 
     def read(self, case, folder):
         answer = folder.with_name(f"{folder.name} answer.parquet")
@@ -61,6 +63,18 @@ class Dfp:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip())
+
+
+class Overwritten:
+    """A table that another engine has written, with corrections of this project."""
+
+    def __init__(self, other, dfp):
+        self.other, self.dfp = other, dfp
+        self.name = f"{other.name}+dfp"
+
+    def write(self, case, folder):
+        self.other.write(dataclasses.replace(case, corrections=None), folder)
+        self.dfp.change("INSERT OVERWRITE", case, folder, case.corrections)
 
 
 class DuckDb:
