@@ -2,6 +2,7 @@
 
 mod catalog_file;
 mod catalogs;
+mod commits;
 mod common;
 
 mod compression;

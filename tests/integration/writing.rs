@@ -8,15 +8,14 @@ use datafusion::prelude::SessionContext;
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::sorted_rows;
 use futures::TryStreamExt;
-use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::common::{Fixture, Step, assert_mentions, source};
 
-const ALL: &str = "SELECT id, p, q FROM t";
+pub(crate) const ALL: &str = "SELECT id, p, q FROM t";
 
 /// The table `t` with the partition columns `p` and `q`, and the rows 1 in (1, a), 2 in (1, b) and 3 in (2, a).
-async fn table(options: &str) -> Fixture {
+pub(crate) async fn table(options: &str) -> Fixture {
     let fixture = Fixture::new();
     let options = format!("'has_header' 'true'{options}");
     let declared = fixture.declare("id BIGINT, p INT, q TEXT", "CSV", "p, q", &options);
@@ -26,14 +25,17 @@ async fn table(options: &str) -> Fixture {
     fixture
 }
 
-async fn keys(fixture: &Fixture) -> Vec<String> {
+/// What is in the store.
+pub(crate) async fn keys(fixture: &Fixture) -> Vec<String> {
     let objects: Vec<_> = fixture.lake.store().list(None).try_collect().await.unwrap();
     let mut keys: Vec<_> = objects.iter().map(|o| o.location.to_string()).collect();
+    // The empty object that tells readers of the last statement that has replaced files.
+    keys.retain(|key| !key.ends_with(".overwritten"));
     keys.sort();
     keys
 }
 
-async fn error(fixture: &Fixture, sql: &str, texts: &[&str]) {
+pub(crate) async fn error(fixture: &Fixture, sql: &str, texts: &[&str]) {
     let error = fixture.run(sql).await.unwrap_err();
     assert_mentions(&error.strip_backtrace(), texts);
 }
@@ -320,177 +322,6 @@ async fn a_partition_that_the_table_leaves_out_is_not_written() {
     )
     .await;
     assert_eq!(fixture.rows("SELECT id FROM t").await, ["1"]);
-}
-
-/// What a writer leaves that is killed behind its commit: the next one goes on with it.
-#[tokio::test]
-async fn a_commit_that_was_interrupted_is_completed_by_the_next_statement() {
-    let fixture = table("").await;
-    let store = Arc::clone(fixture.lake.store());
-    let old: Vec<_> = keys(&fixture).await;
-    let old = old
-        .iter()
-        .find(|key| key.starts_with("t/p=1/q=a/"))
-        .unwrap()
-        .clone();
-    let put = async |key: &str, text: String| {
-        store
-            .put(&Path::parse(key).unwrap(), text.into())
-            .await
-            .unwrap();
-    };
-    // One of two files has its name already.
-    put("t/p=1/q=a/part-x-00000.csv", "id\n10\n".into()).await;
-    put("t/p=9/q=z/.part-x-00001.csv.pending", "id\n11\n".into()).await;
-    let record = format!(
-        r#"{{"version":1,"files":["t/p=1/q=a/part-x-00000.csv","t/p=9/q=z/part-x-00001.csv"],"removed":["{old}"]}}"#
-    );
-    put("t/_commits/x.json", record).await;
-    fixture
-        .run("INSERT INTO t VALUES (4, 4, 'd')")
-        .await
-        .unwrap();
-    assert_eq!(
-        fixture.rows(ALL).await,
-        [
-            "10 | 1 | a",
-            "11 | 9 | z",
-            "2 | 1 | b",
-            "3 | 2 | a",
-            "4 | 4 | d"
-        ]
-    );
-    let left: Vec<_> = keys(&fixture).await;
-    assert!(
-        !left
-            .iter()
-            .any(|key| key.contains("_commits") || key.contains("pending")),
-        "{left:?}"
-    );
-
-    put(
-        "t/_commits/y.json",
-        r#"{"version":2,"files":[],"removed":[]}"#.into(),
-    )
-    .await;
-    error(
-        &fixture,
-        "INSERT INTO t VALUES (5, 5, 'e')",
-        &["t/_commits/y.json", "version 2"],
-    )
-    .await;
-}
-
-/// From its commit on, readers see what a statement has written, and not what it replaces, whatever its files are called:
-/// in every state in which it can be interrupted while it publishes them.
-#[tokio::test]
-async fn readers_see_all_of_a_commit_that_was_interrupted() {
-    let new = [
-        ("t/p=1/q=a", "10"),
-        ("t/p=2/q=b", "11"),
-        ("t/p=9/q=z", "12"),
-    ];
-    // How many files have their names, and how many of the replaced ones are deleted.
-    for (named, deleted) in [(0, 0), (1, 0), (2, 0), (3, 0), (3, 1), (3, 2)] {
-        let fixture = table("").await;
-        let store = Arc::clone(fixture.lake.store());
-        let put = async |key: &str, text: String| {
-            store
-                .put(&Path::parse(key).unwrap(), text.into())
-                .await
-                .unwrap();
-        };
-        let old: Vec<_> = keys(&fixture).await;
-        let replaced = |key: &&String| !key.starts_with("t/p=1/q=b/");
-        let old: Vec<String> = old.iter().filter(replaced).cloned().collect();
-        assert_eq!(old.len(), 2);
-        for (index, (directory, id)) in new.iter().enumerate() {
-            let name = match index < named {
-                true => format!("part-x-{index}.csv"),
-                false => format!(".part-x-{index}.csv.pending"),
-            };
-            put(&format!("{directory}/{name}"), format!("id\n{id}\n")).await;
-        }
-        let before = ["1 | 1 | a", "2 | 1 | b", "3 | 2 | a"];
-        if named == 0 {
-            assert_eq!(fixture.rows(ALL).await, before);
-        }
-        let files = (0..3).map(|index| format!("\"{}/part-x-{index}.csv\"", new[index].0));
-        let record = format!(
-            r#"{{"version":1,"files":[{}],"removed":["{}","{}"]}}"#,
-            files.collect::<Vec<_>>().join(","),
-            old[0],
-            old[1]
-        );
-        put("t/_commits/x.json", record).await;
-        for key in &old[..deleted] {
-            store.delete(&Path::parse(key).unwrap()).await.unwrap();
-        }
-        let after = ["10 | 1 | a", "11 | 2 | b", "12 | 9 | z", "2 | 1 | b"];
-        for (sql, expected) in [
-            (ALL, &after[..]),
-            ("SELECT id, p, q FROM t WHERE p > 0", &after),
-            (
-                "SELECT id, p, q FROM t WHERE p = 1",
-                &["10 | 1 | a", "2 | 1 | b"],
-            ),
-            ("SELECT id, p, q FROM t WHERE q = 'a'", &["10 | 1 | a"]),
-            (
-                "SELECT id, p, q FROM t WHERE p = 9 LIMIT 5",
-                &["12 | 9 | z"],
-            ),
-            ("SELECT DISTINCT p FROM t", &["1", "2", "9"]),
-            ("SELECT count(*), max(p) FROM t", &["4 | 9"]),
-            ("SELECT p FROM t ORDER BY p DESC LIMIT 1", &["9"]),
-        ] {
-            assert_eq!(
-                fixture.rows(sql).await,
-                expected,
-                "{named} {deleted}: {sql}"
-            );
-        }
-    }
-}
-
-#[tokio::test]
-async fn of_two_overwrites_at_once_one_has_a_conflict() -> Result<()> {
-    let fixture = table("").await;
-    let lock = Path::from("t/_commits/overwrite.lock");
-    fixture
-        .lake
-        .store()
-        .put(&lock, "other".into())
-        .await
-        .unwrap();
-    let before = keys(&fixture).await;
-    error(
-        &fixture,
-        "INSERT OVERWRITE t VALUES (9, 1, 'a')",
-        &["conflict", "run it again"],
-    )
-    .await;
-    assert_eq!(keys(&fixture).await, before);
-    // Appending is none.
-    fixture.run("INSERT INTO t VALUES (4, 4, 'd')").await?;
-    fixture.lake.store().delete(&lock).await.unwrap();
-
-    // Both have looked at the partition before one of them commits.
-    let overwrite = |id: u32| format!("INSERT OVERWRITE t VALUES ({id}, 1, 'a')");
-    let (first, second) = (overwrite(10), overwrite(11));
-    let (first, second) = tokio::join!(fixture.run(&first), fixture.run(&second));
-    let failed: Vec<_> = [&first, &second]
-        .into_iter()
-        .filter_map(|r| r.as_ref().err())
-        .collect();
-    for error in &failed {
-        assert_mentions(&error.to_string(), &["conflict"]);
-    }
-    assert!(failed.len() < 2);
-    let rows = fixture
-        .rows("SELECT id FROM t WHERE p = 1 AND q = 'a'")
-        .await;
-    assert_eq!(rows.len(), 1, "{rows:?}");
-    Ok(())
 }
 
 #[tokio::test]

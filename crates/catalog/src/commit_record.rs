@@ -6,7 +6,11 @@
 
 use std::collections::HashSet;
 
-use datafusion::common::{Result, exec_datafusion_err, exec_err};
+use datafusion::arrow::array::StringArray;
+use datafusion::common::{Result, ScalarValue, exec_datafusion_err, exec_err};
+use datafusion_partitioned_core::{
+    Partition, PartitionSpec, PartitionValues, WrittenPartition, parse_values, value_to_text,
+};
 use object_store::path::Path;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +31,18 @@ pub struct CommitRecord {
     files: Vec<String>,
     /// The paths of those in whose place they come.
     removed: Vec<String>,
+    /// What was written to each partition.
+    partitions: Vec<RecordedPartition>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct RecordedPartition {
+    /// The texts of its values, unescaped; `null` for NULL.
+    values: Vec<Option<String>>,
+    location: String,
+    rows: u64,
+    files: u64,
+    bytes: u64,
 }
 
 impl CommitRecord {
@@ -36,13 +52,32 @@ impl CommitRecord {
     /// The extension of the records.
     pub const EXTENSION: &'static str = ".json";
 
+    /// The extension of empty files beside the records. Each says that the statement of its name has replaced files:
+    /// whoever comes across a new one while listing the table may have seen files of both states.
+    pub const OVERWRITTEN: &'static str = ".overwritten";
+
     /// The record of files with these final paths, in the place of those that are removed.
-    pub fn new(files: &[Path], removed: &[Path]) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// When a value of a partition has no text.
+    pub fn try_new(files: &[Path], removed: &[Path], written: &[WrittenPartition]) -> Result<Self> {
+        let partitions = written.iter().map(|written| {
+            let Partition { values, source } = &written.partition;
+            let values = values.values().iter().map(value_to_text);
+            Ok(RecordedPartition {
+                values: values.collect::<Result<_>>()?,
+                location: source.location.to_string(),
+                rows: written.rows,
+                files: written.files,
+                bytes: written.bytes,
+            })
+        });
+        Ok(Self {
             version: VERSION,
             files: files.iter().map(Path::to_string).collect(),
             removed: removed.iter().map(Path::to_string).collect(),
-        }
+            partitions: partitions.collect::<Result<_>>()?,
+        })
     }
 
     /// Reads a record; `path` is where it was.
@@ -86,6 +121,49 @@ impl CommitRecord {
     pub fn removed(&self) -> Result<Vec<Path>> {
         paths(&self.removed)
     }
+
+    /// What was written to each partition.
+    ///
+    /// # Errors
+    /// When these are not partitions with the columns of `spec`.
+    pub fn written(&self, spec: &PartitionSpec) -> Result<Vec<WrittenPartition>> {
+        let written = self.partitions.iter().map(|recorded| {
+            let location = Path::parse(&recorded.location).map_err(object_store::Error::from)?;
+            Ok(WrittenPartition {
+                partition: Partition::new(recorded.values(spec)?, location),
+                rows: recorded.rows,
+                files: recorded.files,
+                bytes: recorded.bytes,
+            })
+        });
+        written.collect()
+    }
+}
+
+impl RecordedPartition {
+    fn values(&self, spec: &PartitionSpec) -> Result<PartitionValues> {
+        if self.values.len() != spec.len() {
+            return exec_err!(
+                "the commit record of '{}' has {} partition columns, and the table {}",
+                self.location,
+                self.values.len(),
+                spec.len()
+            );
+        }
+        let values = spec.fields().iter().zip(&self.values);
+        let values = values.map(|(field, text)| {
+            let parsed = parse_values(field, &StringArray::from(vec![text.as_deref()]))?;
+            match parsed.mismatches.is_empty() {
+                true => ScalarValue::try_from_array(&parsed.values, 0),
+                false => exec_err!(
+                    "the commit record of '{}' has no value of column '{}'",
+                    self.location,
+                    field.name()
+                ),
+            }
+        });
+        PartitionValues::try_new(spec, values.collect::<Result<_>>()?)
+    }
 }
 
 fn paths(texts: &[String]) -> Result<Vec<Path>> {
@@ -103,6 +181,14 @@ pub fn pending_path(published: &Path) -> Path {
     // What was a path before is one now.
     let path = Path::parse(format!("{directory}/.{name}{PENDING}"));
     path.unwrap_or_else(|_| published.clone())
+}
+
+/// The final name of a file that has the name of one that is not published.
+pub fn published_path(pending: &Path) -> Option<Path> {
+    let name = pending.filename()?;
+    let directory = pending.as_ref().strip_suffix(name)?;
+    let name = name.strip_prefix('.')?.strip_suffix(PENDING)?;
+    Path::parse(format!("{directory}{name}")).ok()
 }
 
 /// What is part of a table according to the records of its unfinished commits.
@@ -125,9 +211,7 @@ impl UnfinishedCommits {
         if !self.pending.contains(path) {
             return None;
         }
-        let name = path.filename()?.strip_prefix('.')?.strip_suffix(PENDING)?;
-        let directory = path.as_ref().strip_suffix(path.filename()?)?;
-        Path::parse(format!("{directory}{name}")).ok()
+        published_path(path)
     }
 
     /// Whether a file is not part of the table any more.
@@ -152,7 +236,9 @@ mod tests {
             let published = Path::parse(published).unwrap();
             assert_eq!(pending_path(&published).as_ref(), pending);
             let mut commits = UnfinishedCommits::default();
-            let record = CommitRecord::new(std::slice::from_ref(&published), &["t/old".into()]);
+            let record =
+                CommitRecord::try_new(std::slice::from_ref(&published), &["t/old".into()], &[])
+                    .unwrap();
             let text = record.to_text().unwrap();
             commits
                 .add(&CommitRecord::parse(&"x".into(), &text).unwrap())

@@ -22,7 +22,7 @@ mod registered;
 mod seen;
 mod walk;
 
-pub use commit_record::{CommitRecord, TRUNCATED, pending_path};
+pub use commit_record::{CommitRecord, TRUNCATED, pending_path, published_path};
 pub use data_file::{list_data_files, location_of, url_of};
 pub use directory::{DirectoryCatalog, OnMismatch};
 pub use hybrid::HybridCatalog;

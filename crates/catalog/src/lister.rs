@@ -111,31 +111,20 @@ impl Lister {
         .boxed()
     }
 
-    /// The objects in `directory` whose names end like this, with their contents. Those that are deleted meanwhile are
-    /// left out.
-    pub(crate) async fn small_objects(
-        &self,
-        directory: &Path,
-        extension: &str,
-    ) -> Result<Vec<(Path, Bytes)>> {
-        let mut found = vec![];
-        let mut batches = self.list_objects(directory.clone());
-        while let Some(objects) = batches.try_next().await? {
-            for object in objects.iter() {
-                if !object.location.as_ref().ends_with(extension) {
-                    continue;
-                }
-                match self.store.get(&object.location).await {
-                    Ok(contents) => {
-                        let contents = contents.bytes().await;
-                        found.push((object.location.clone(), contents?));
-                    }
-                    Err(object_store::Error::NotFound { .. }) => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+    /// The paths of the objects in `directory`, never from the cache.
+    pub(crate) async fn paths(&self, directory: &Path) -> Result<Vec<Path>> {
+        let objects: Vec<_> = self.list_objects(directory.clone()).try_collect().await?;
+        let paths = objects.iter().flat_map(|objects| objects.iter());
+        Ok(paths.map(|object| object.location.clone()).collect())
+    }
+
+    /// The contents of an object; `None` when it has been deleted.
+    pub(crate) async fn contents(&self, path: &Path) -> Result<Option<Bytes>> {
+        match self.store.get(path).await {
+            Ok(contents) => Ok(Some(contents.bytes().await?)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
         }
-        Ok(found)
     }
 
     /// Whether there is a directory, on the local file system; `None` for other stores.

@@ -1,7 +1,7 @@
 //! [`PartitionCatalog`]: which partitions a table has.
 
-use std::fmt::Debug;
-use std::sync::Arc;
+use std::fmt::{self, Debug};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use datafusion::arrow::array::RecordBatch;
@@ -10,6 +10,8 @@ use datafusion::common::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use datafusion::prelude::SessionConfig;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::committer::Committer;
@@ -106,6 +108,8 @@ pub struct ListingContext {
     pub defer_files: bool,
     /// Where to count requests and what was dropped.
     pub metrics: ScanMetrics,
+    /// What is to be looked at when all that the query needs has been listed.
+    pub checks: ListingChecks,
 }
 
 impl ListingContext {
@@ -118,6 +122,7 @@ impl ListingContext {
             concurrency: options.list_concurrency.max(1),
             defer_files: false,
             metrics,
+            checks: ListingChecks::default(),
         }
     }
 
@@ -128,6 +133,40 @@ impl ListingContext {
             session.config().clone(),
             ScanMetrics::new(&ExecutionPlanMetricsSet::new()),
         )
+    }
+}
+
+/// Checks that a catalog leaves for the end of a listing, when also the files are listed that were deferred: whether the
+/// first answers and the last ones are of the same state of the table.
+#[derive(Clone, Default)]
+pub struct ListingChecks(Arc<Mutex<Vec<BoxFuture<'static, Result<()>>>>>);
+
+impl ListingChecks {
+    /// Adds a check, which fails when the query has to be run again.
+    pub fn add(&self, check: impl Future<Output = Result<()>> + Send + 'static) {
+        self.lock().push(check.boxed());
+    }
+
+    /// Makes the checks, each once.
+    ///
+    /// # Errors
+    /// That of the first one that fails.
+    pub async fn run(&self) -> Result<()> {
+        let checks = std::mem::take(&mut *self.lock());
+        for check in checks {
+            check.await?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<BoxFuture<'static, Result<()>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Debug for ListingChecks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListingChecks").finish_non_exhaustive()
     }
 }
 

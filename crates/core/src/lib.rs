@@ -31,6 +31,7 @@
 //! [`PartitionReader`] to give another kind of source everything that file tables have.
 
 mod catalog;
+mod commit_policy;
 mod committer;
 #[cfg(feature = "contract")]
 pub mod contract;
@@ -56,7 +57,8 @@ mod text;
 mod text_filtered;
 mod units;
 
-pub use catalog::{ListingContext, PartitionCatalog, PartitionEstimate};
+pub use catalog::{ListingChecks, ListingContext, PartitionCatalog, PartitionEstimate};
+pub use commit_policy::{CommitPolicies, CommitPolicy, PartitionCommit};
 pub use committer::{Committer, WrittenPartition};
 pub use dynamic_filter::{DynamicPartitionFilter, FilterKey, KeySlot};
 pub use error::PartitionError;

@@ -10,7 +10,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::DisplayFormatType;
 use datafusion::prelude::SessionConfig;
 
-use crate::catalog::ListingContext;
+use crate::catalog::{ListingChecks, ListingContext};
 use crate::predicate::ChangingPredicate;
 use crate::scan::ScanMetrics;
 use crate::spec::PartitionBatch;
@@ -95,6 +95,7 @@ impl ReadContext {
             concurrency: self.concurrency,
             defer_files: false,
             metrics: self.metrics.clone(),
+            checks: ListingChecks::default(),
         }
     }
 }

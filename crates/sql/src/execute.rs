@@ -13,7 +13,9 @@ use datafusion::sql::planner::object_name_to_table_reference;
 use datafusion_partitioned_connector::{CONNECTOR, TableDefinitions, connector_of, execute_plan};
 
 use crate::advice::with_advice;
+use crate::copy::copies_into_tables;
 use crate::create::create_and_register;
+use crate::create_as::create_as;
 use crate::hint::refuse_hinted_queries;
 use crate::hinted::with_hinted_tables;
 use crate::insert::{insert, take_partition_clause};
@@ -102,8 +104,12 @@ async fn execute_datafusion(
     }
     check_options(&statement.statement)?;
     let mut parsed = statement.statement;
+    if let Some(query) = statement.query {
+        return create_as(context, &state, parsed, query).await;
+    }
     let fixed = take_partition_clause(&state, &mut parsed).await?;
     let plan = state.statement_to_plan(parsed).await?;
+    let (plan, _new_directory) = copies_into_tables(&state, plan).await?;
     if let Some(written) = insert(context, &state, &plan, &fixed).await? {
         return Ok(written);
     }

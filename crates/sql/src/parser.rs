@@ -7,6 +7,7 @@ use std::sync::Arc;
 use datafusion::common::config::SqlParserOptions;
 use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::sql::parser::{self, DFParser, DFParserBuilder};
+use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
@@ -126,7 +127,7 @@ fn parse_into(
             true => {
                 plan_err!("the hint OPTIONS (..) is for queries; leave it out of other statements")
             }
-            false => parse_statement(&mut parser),
+            false => parse_statement(&mut parser, dialect, options),
         };
         let statement = statement.and_then(|statement| {
             let next = parser.parser.peek_token();
@@ -219,7 +220,11 @@ fn build<'a, 'b>(
         .build()
 }
 
-fn parse_statement(parser: &mut DFParser<'_>) -> Result<Statement> {
+fn parse_statement(
+    parser: &mut DFParser<'_>,
+    dialect: &dyn Dialect,
+    options: &SqlParserOptions,
+) -> Result<Statement> {
     if is_partition_statement(&parser.parser, 0) {
         let statement = parse_partition_statement(&mut parser.parser)?;
         return Ok(Statement::Partition(Box::new(statement)));
@@ -227,20 +232,77 @@ fn parse_statement(parser: &mut DFParser<'_>) -> Result<Statement> {
     if let Some(statement) = explained_at(parser) {
         return explain(parser, statement);
     }
-    let statement = match is_create_table_with_connector(&parser.parser, 0) {
-        true => parse_create_table(parser).map(parser::Statement::CreateExternalTable)?,
-        false => parser.parse_statement()?,
-    };
-    Ok(passed(statement))
+    if let Some(create) = create_before_query(parser) {
+        let length = create.len();
+        let mut create = build(create, dialect, options)?;
+        let is_flinks = is_create_table_with_connector(&create.parser, 0);
+        if is_flinks || is_create_external(&create) {
+            let statement = parse_create(&mut create)?;
+            let next = create.parser.peek_token();
+            if next.token != Token::EOF {
+                return create.parser.expected("AS", next)?;
+            }
+            for _ in 0..=length {
+                parser.parser.next_token();
+            }
+            let query = parser::Statement::Statement(
+                ast::Statement::Query(parser.parser.parse_query()?).into(),
+            );
+            let mut statement = DataFusionStatement::from(statement);
+            statement.query = Some(query);
+            return Ok(Statement::DataFusion(Box::new(statement)));
+        }
+    }
+    Ok(passed(parse_create(parser)?))
+}
+
+/// A statement that may be a `CREATE TABLE` as Flink spells it.
+fn parse_create(parser: &mut DFParser<'_>) -> Result<parser::Statement> {
+    match is_create_table_with_connector(&parser.parser, 0) {
+        true => parse_create_table(parser).map(parser::Statement::CreateExternalTable),
+        false => parser.parse_statement(),
+    }
+}
+
+fn is_create_external(parser: &DFParser<'_>) -> bool {
+    let words = (0..6).map(|index| &parser.parser.peek_nth_token_ref(index).token);
+    let mut words = words.map_while(|token| match token {
+        Token::Word(word) => Some(word.keyword),
+        _ => None,
+    });
+    words.any(|keyword| keyword == Keyword::EXTERNAL)
+}
+
+/// The tokens of `CREATE .. TABLE ..` in front of `AS` and a query.
+fn create_before_query(parser: &DFParser<'_>) -> Option<Vec<TokenWithSpan>> {
+    let token = |index| parser.parser.peek_nth_token_ref(index);
+    let is_word =
+        |index, keyword| matches!(&token(index).token, Token::Word(w) if w.keyword == keyword);
+    if !is_word(0, Keyword::CREATE) {
+        return None;
+    }
+    let mut depth = 0_usize;
+    let mut index = 1;
+    loop {
+        match &token(index).token {
+            Token::EOF | Token::SemiColon => return None,
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ if depth == 0
+                && is_word(index, Keyword::AS)
+                && !is_word(index - 1, Keyword::STORED) =>
+            {
+                return Some((0..index).map(|index| token(index).clone()).collect());
+            }
+            _ => {}
+        }
+        index += 1;
+    }
 }
 
 /// A statement for DataFusion.
 fn passed(statement: parser::Statement) -> Statement {
-    Statement::DataFusion(Box::new(DataFusionStatement {
-        statement,
-        hints: vec![],
-        advice: None,
-    }))
+    Statement::DataFusion(Box::new(DataFusionStatement::from(statement)))
 }
 
 /// Where the statement begins whose plan is asked for, if DataFusion does not know it.

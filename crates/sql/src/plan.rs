@@ -72,7 +72,9 @@ pub(crate) fn plan(
             })
         }
         PartitionStatementKind::Repair { add, drop } => {
-            target.registry("MSCK REPAIR TABLE")?;
+            if target.catalog()?.committer().is_none() {
+                target.registry("MSCK REPAIR TABLE")?;
+            }
             Arc::new(RepairTable {
                 target,
                 statement: text,

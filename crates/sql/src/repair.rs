@@ -8,6 +8,7 @@ use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::execution::SessionState;
 use datafusion_partitioned_catalog::ListingCache;
 use datafusion_partitioned_core::{Partition, PartitionCatalog, PartitionPredicate};
+use datafusion_partitioned_table::PartitionedTableProvider;
 use futures::{StreamExt, TryStreamExt, stream};
 
 use crate::add::changed;
@@ -15,7 +16,7 @@ use crate::change::{Change, ChangedPartition};
 use crate::remove::{listing_context, partitions};
 use crate::target::Target;
 
-/// Makes the registered partitions those of the directories.
+/// Makes the registered partitions those of the directories, and removes what statements have left that were killed.
 #[derive(Debug)]
 pub(crate) struct RepairTable {
     pub(crate) target: Target,
@@ -33,6 +34,41 @@ impl Change for RepairTable {
     }
 
     async fn make(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
+        let mut rows = self.remove_leftovers(state).await?;
+        let catalog = self.target.catalog()?;
+        if catalog.registry().is_none() && catalog.committer().is_some() {
+            // The directories are the partitions.
+            return Ok(rows);
+        }
+        rows.extend(self.repair(state).await?);
+        Ok(rows)
+    }
+}
+
+impl RepairTable {
+    /// What statements have left that were killed.
+    async fn remove_leftovers(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
+        let table = self
+            .target
+            .provider
+            .downcast_ref::<PartitionedTableProvider>();
+        let Some(table) = table.filter(|table| table.catalog().committer().is_some()) else {
+            return Ok(vec![]);
+        };
+        let left = table.remove_leftovers(state).await?;
+        let finished = left.finished.iter().map(|path| ("finished", path));
+        let deleted = left.deleted.iter().map(|path| ("deleted", path));
+        let rows = finished
+            .chain(deleted)
+            .map(|(change, path)| ChangedPartition {
+                change,
+                partition: None,
+                location: self.target.url(path),
+            });
+        Ok(rows.collect())
+    }
+
+    async fn repair(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
         let registry = self.target.registry("MSCK REPAIR TABLE")?;
         registry.refresh();
         let catalog = self.target.catalog()?;
@@ -74,9 +110,7 @@ impl Change for RepairTable {
         }
         Ok(rows)
     }
-}
 
-impl RepairTable {
     /// The partitions that directories spell, by their values.
     async fn found(
         &self,

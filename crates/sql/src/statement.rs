@@ -25,10 +25,23 @@ pub enum Statement {
 pub struct DataFusionStatement {
     /// The statement.
     pub statement: parser::Statement,
+    /// The query of `CREATE EXTERNAL TABLE .. AS`, which DataFusion does not have.
+    pub query: Option<parser::Statement>,
     /// Options that it gives tables for itself.
     pub hints: Vec<TableHint>,
     /// What to write instead, should it fail.
     pub(crate) advice: Option<&'static str>,
+}
+
+impl From<parser::Statement> for DataFusionStatement {
+    fn from(statement: parser::Statement) -> Self {
+        Self {
+            statement,
+            query: None,
+            hints: vec![],
+            advice: None,
+        }
+    }
 }
 
 /// Shows no options, which can be secret.

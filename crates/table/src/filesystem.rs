@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::Schema;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{Result, TableReference, internal_datafusion_err, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
@@ -110,13 +111,14 @@ impl Connector for FilesystemConnector {
                     (file_schema, Arc::new(directories(&spec)?))
                 }
             };
+        let sink = sink_options(context, state, &file_schema, catalog.spec())?;
         let mut table =
             PartitionedTableProvider::try_new(catalog, format.format, store_url, file_schema)?
                 .with_read_options(format.options)
                 .with_metadata_columns(&options.metadata_columns)?
                 .with_definition(command.definition.clone())
                 .with_limits(options.limits)
-                .with_sink_options(SinkOptions::try_new(context.options())?)
+                .with_sink_options(sink)
                 .with_on_missing(registered.map_or(OnMissing::Skip, |r| r.on_missing))
                 .with_column_rules(command)?;
         if let Some(sql) = &options.partitions {
@@ -124,6 +126,40 @@ impl Connector for FilesystemConnector {
         }
         Ok(Arc::new(table))
     }
+}
+
+/// How the table is written. Queries do not rely on what `WITH ORDER` says.
+fn sink_options(
+    context: &ConnectorContext<'_>,
+    state: &SessionState,
+    file_schema: &Schema,
+    spec: &PartitionSpec,
+) -> Result<SinkOptions> {
+    let command = context.command();
+    let mut sink = SinkOptions::try_new(context.options(), state)?;
+    if let Some(partitions) = &sink.time_partitions {
+        partitions.check(file_schema, spec)?;
+    }
+    let is_text = ["CSV", "TSV"].contains(&command.file_type.to_uppercase().as_str());
+    if sink.keep_partition_columns && is_text {
+        return plan_err!(
+            "table '{}': files of the format {} have exactly the columns of the table, so that they cannot keep the \
+             partition columns; leave the option 'sink.keep-partition-columns' out",
+            command.name,
+            command.file_type
+        );
+    }
+    if let [order, others @ ..] = &command.order_exprs[..] {
+        if !others.is_empty() {
+            return plan_err!(
+                "table '{}': WITH ORDER has {} lists, but files have one order; leave one",
+                command.name,
+                command.order_exprs.len()
+            );
+        }
+        sink.order.clone_from(order);
+    }
+    Ok(sink)
 }
 
 fn session_state<'a>(context: &ConnectorContext<'a>) -> Result<&'a SessionState> {
@@ -144,7 +180,7 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
         or_replace: _,
         temporary: _,
         definition: _,
-        order_exprs,
+        order_exprs: _,
         unbounded,
         options: _,
         constraints: _,
@@ -154,12 +190,6 @@ fn refuse_clauses(command: &CreateExternalTable) -> Result<()> {
         return plan_err!(
             "table '{name}': UNBOUNDED is for streams, and the connector 'filesystem' reads what is \
              there when a query begins; leave it out"
-        );
-    }
-    if !order_exprs.is_empty() {
-        return plan_err!(
-            "table '{name}': WITH ORDER is not supported by the connector 'filesystem', which does not \
-             rely on the order of rows in files; leave it out"
         );
     }
     Ok(())

@@ -12,6 +12,7 @@
 //! | [`MetadataAnswers`] | the optimizer rule for aggregates that need one row of each partition value |
 //! | [`EqualityChainPlanner`] | the planner of expressions that makes lists of long chains of equalities |
 //! | [`PartitionedSinkExec`] | the operator that writes partitions |
+//! | [`Leftovers`] | what statements have left that were killed |
 //! | [`FilesystemConnector`] | makes the provider from `CREATE EXTERNAL TABLE ... OPTIONS ('connector' 'filesystem')` |
 
 mod columns;
@@ -49,4 +50,4 @@ pub use provider::PartitionedTableProvider;
 pub use reader::{FilePartitionReader, OnMissing};
 pub use small_scans::KeepSmallScansTogether;
 pub use source_provider::PartitionedSourceProvider;
-pub use write::PartitionedSinkExec;
+pub use write::{Leftovers, PartitionedSinkExec};

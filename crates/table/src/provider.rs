@@ -13,8 +13,8 @@ use datafusion::datasource::file_format::FileFormat;
 use datafusion::datasource::physical_plan::{ArrowSource, FileScanConfig, FileScanConfigBuilder};
 use datafusion::datasource::source::{DataSource, DataSourceExec};
 use datafusion::datasource::table_schema::TableSchema;
-use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::logical_expr::{CreateExternalTable, Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
@@ -31,7 +31,9 @@ use crate::plan::{
 use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
-use crate::write::{PartitionedSinkExec, Sink, SinkOptions, cast_to, counted};
+use crate::write::{
+    Leftovers, PartitionedSinkExec, Sink, SinkOptions, cast_to, counted, remove_leftovers,
+};
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
 ///
@@ -175,14 +177,18 @@ impl PartitionedTableProvider {
         &self.catalog
     }
 
+    /// Finishes the statements that were killed behind their commits, and deletes the hidden files that others have left:
+    /// those older than the option `sink.pending.grace-time` says.
+    ///
+    /// # Errors
+    /// When the table cannot be written, and when requests fail.
+    pub async fn remove_leftovers(&self, state: &SessionState) -> Result<Leftovers> {
+        let sink = self.sink_of(state, false)?;
+        remove_leftovers(&sink, &TaskContext::from(state)).await
+    }
+
     /// The table as one that is written to.
     fn sink(&self, session: &dyn Session, overwrites: bool) -> Result<Arc<Sink>> {
-        let Some(committer) = self.catalog.committer() else {
-            return plan_err!(
-                "partitions cannot be written where they are {}",
-                self.catalog.describe()
-            );
-        };
         let Some(state) = session.as_any().downcast_ref::<SessionState>() else {
             return internal_err!("a table needs a SessionState");
         };
@@ -206,6 +212,16 @@ impl PartitionedTableProvider {
                 "a table all of whose columns are partition columns cannot be written, since files need a column"
             );
         }
+        self.sink_of(state, overwrites)
+    }
+
+    fn sink_of(&self, state: &SessionState, overwrites: bool) -> Result<Arc<Sink>> {
+        let Some(committer) = self.catalog.committer() else {
+            return plan_err!(
+                "partitions cannot be written where they are {}",
+                self.catalog.describe()
+            );
+        };
         Ok(Arc::new(Sink {
             catalog: Arc::clone(&self.catalog),
             committer,
@@ -317,7 +333,11 @@ impl TableProvider for PartitionedTableProvider {
         };
         let sink = self.sink(session, overwrites)?;
         // DataFusion coerces the inputs of a UNION when it has cast them to the types of the table.
-        let input = cast_to(input, self.schema.table_schema())?;
+        let schema = self.schema.table_schema();
+        let mut input = cast_to(input, schema)?;
+        if let Some(partitions) = &self.sink_options.time_partitions {
+            input = partitions.apply(input, schema, &sink.state)?;
+        }
         counted(PartitionedSinkExec::new(input, sink))
     }
 }

@@ -1,5 +1,6 @@
 //! Statements that have been committed, and whose files do not have their final names yet.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::{DataFusionError, Result, exec_err};
@@ -10,6 +11,7 @@ use object_store::path::Path;
 
 use super::Walk;
 use crate::commit_record::{CommitRecord, UnfinishedCommits};
+use crate::directory::Table;
 use crate::level::Level;
 use crate::lister::{Lister, OBJECTS_PER_BATCH};
 
@@ -20,21 +22,47 @@ impl Walk {
         self.below.is_none() && depth == layout.fixed_levels()
     }
 
-    /// Reads the records of unfinished commits.
+    /// Looks for what is seen of commits before anything else of the table: on a local file system, where that is no
+    /// request.
+    pub(super) async fn look_for_commits(&self, lister: &Lister) -> Result<()> {
+        let mut directories = self.table.commit_directories();
+        let Some(first) = directories.next() else {
+            return Ok(());
+        };
+        match lister.is_local_directory(&first) {
+            None => Ok(()),
+            Some(_) => self.load_commits(lister).await,
+        }
+    }
+
+    /// Reads the records of unfinished commits, and sees to it that the listing fails if files are replaced before its
+    /// end.
     pub(super) async fn load_commits(&self, lister: &Lister) -> Result<()> {
         let mut commits = UnfinishedCommits::default();
         let mut is_empty = true;
+        let mut markers = HashSet::new();
         for directory in self.table.commit_directories() {
-            for (path, text) in lister
-                .small_objects(&directory, CommitRecord::EXTENSION)
-                .await?
-            {
-                commits.add(&CommitRecord::parse(&path, &text)?)?;
-                is_empty = false;
+            if lister.is_local_directory(&directory) == Some(false) {
+                continue;
+            }
+            for path in lister.paths(&directory).await? {
+                if path.as_ref().ends_with(CommitRecord::OVERWRITTEN) {
+                    markers.insert(path);
+                } else if path.as_ref().ends_with(CommitRecord::EXTENSION)
+                    && let Some(text) = lister.contents(&path).await?
+                {
+                    commits.add(&CommitRecord::parse(&path, &text)?)?;
+                    is_empty = false;
+                }
             }
         }
         if !is_empty {
             self.commits.get_or_init(|| commits);
+        }
+        if self.checked.set(()).is_ok() {
+            let (table, lister) = (Arc::clone(&self.table), lister.clone());
+            let check = async move { check_markers(&table, &lister, &markers).await };
+            self.context.checks.add(check);
         }
         Ok(())
     }
@@ -71,18 +99,20 @@ impl Walk {
         if level.depth > self.table.layout.fixed_levels() || self.below.is_some() {
             return objects;
         }
+        if self.checked.get().is_some() {
+            return objects;
+        }
         let (walk, lister) = (Arc::clone(self), lister.clone());
         let looked = async move {
             let mut objects = objects;
             let first = objects.try_next().await?;
             if let Some(first) = &first
-                && walk.commits.get().is_none()
-                && walk.may_have_commits(&lister, first)
+                && walk.may_have_commits(first)
             {
                 walk.load_commits(&lister).await?;
             }
             let checked = objects.and_then(move |objects| {
-                let is_late = walk.commits.get().is_none() && walk.has_commits(&objects);
+                let is_late = walk.checked.get().is_none() && walk.has_commits(&objects);
                 std::future::ready(match is_late {
                     false => Ok(objects),
                     true => exec_err!(
@@ -100,15 +130,17 @@ impl Walk {
         let mut directories = self.table.commit_directories();
         directories.any(|directory| {
             objects.iter().any(|object| {
+                let path = object.location.as_ref();
                 object.location.prefix_matches(&directory)
-                    && object.location.as_ref().ends_with(CommitRecord::EXTENSION)
+                    && [CommitRecord::EXTENSION, CommitRecord::OVERWRITTEN]
+                        .iter()
+                        .any(|extension| path.ends_with(extension))
             })
         })
     }
 
-    /// Whether there may be records, as far as the first objects of a listing tell. Object stores list in the order of
-    /// keys; a local file system has no order, but can be asked for a directory.
-    fn may_have_commits(&self, lister: &Lister, first: &[ObjectMeta]) -> bool {
+    /// Whether there may be records, as far as the first objects of a listing tell, which are in the order of keys.
+    fn may_have_commits(&self, first: &[ObjectMeta]) -> bool {
         if self.has_commits(first) {
             return true;
         }
@@ -116,9 +148,25 @@ impl Walk {
             return false;
         };
         let mut directories = self.table.commit_directories();
-        directories.any(|directory| match lister.is_local_directory(&directory) {
-            Some(is_there) => is_there,
-            None => last.location < directory,
-        })
+        directories.any(|directory| last.location < directory)
     }
+}
+
+/// Fails when there are markers now that were not there before.
+async fn check_markers(table: &Table, lister: &Lister, before: &HashSet<Path>) -> Result<()> {
+    for directory in table.commit_directories() {
+        if lister.is_local_directory(&directory) == Some(false) {
+            continue;
+        }
+        let now = lister.paths(&directory).await?;
+        let mut new = now.iter().filter(|path| !before.contains(*path));
+        if new.any(|path| path.as_ref().ends_with(CommitRecord::OVERWRITTEN)) {
+            return exec_err!(
+                "files of the table at '{}' have been replaced since the query began, so that it could mix what was \
+                 there before with what is there now; run the query again",
+                table.describe_roots()
+            );
+        }
+    }
+    Ok(())
 }

@@ -23,7 +23,7 @@ impl Walk {
             .buffered(self.context.concurrency)
             .try_collect()
             .await?;
-        if self.is_first(level.depth) {
+        if self.is_first(level.depth) && self.checked.get().is_none() {
             for directories in &listings {
                 if directories
                     .names()

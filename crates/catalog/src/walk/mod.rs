@@ -46,6 +46,8 @@ pub(crate) struct Walk {
     found: Found,
     /// Of statements that have been interrupted, or are being published; not set when there are none.
     commits: OnceLock<UnfinishedCommits>,
+    /// Set when it is clear what there is of commits, and whether the table changes is looked at in the end.
+    checked: OnceLock<()>,
     /// The directories to start in, with their values of the first columns, instead of the roots.
     below: Option<PartitionBatch>,
 }
@@ -76,6 +78,7 @@ impl Walk {
             context,
             found: Found::default(),
             commits: OnceLock::new(),
+            checked: OnceLock::new(),
             below: None,
         }
     }
@@ -95,6 +98,7 @@ impl Walk {
                 for root in &walk.table.roots {
                     lister.check(root)?;
                 }
+                walk.look_for_commits(&lister).await?;
             }
             let levels = walk.descend(&lister).await?;
             // The roots themselves, listed flat, show whether there is any partition at all.

@@ -91,6 +91,7 @@ impl Work {
         let mut listing =
             ListingContext::new(context.runtime_env(), config.clone(), self.metrics.clone());
         listing.defer_files = few;
+        let checks = listing.checks.clone();
         let read = ReadContext {
             runtime: context.runtime_env(),
             config: config.clone(),
@@ -124,7 +125,7 @@ impl Work {
             .unwrap_or_else(|| scan.catalog.list(wanted, listing))
             .inspect_ok(move |batch| metrics.partitions_listed.add(batch.len()))
             .boxed();
-        Ok(match (scan.rows_needed, scan.order) {
+        let units = match (scan.rows_needed, scan.order) {
             (RowsNeeded::All, None) => listed
                 .and_then(move |batch| {
                     let reading = Arc::clone(&reading);
@@ -173,7 +174,10 @@ impl Work {
                 };
                 stream::once(units).try_flatten().boxed()
             }
-        })
+        };
+        let checked = stream::once(async move { checks.run().await });
+        let failed = checked.filter_map(|checked| std::future::ready(checked.err().map(Err)));
+        Ok(units.chain(failed).boxed())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use datafusion::arrow::compute::{BatchCoalescer, take_record_batch};
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::row::{OwnedRow, Row, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -54,7 +54,8 @@ impl Destinations {
         if let Some(writer) = open.get(&key) {
             return Ok(Some(Arc::clone(writer)));
         }
-        if open.len() >= self.files.sink().options.max_open_partitions {
+        let options = &self.files.sink().options;
+        if open.len() >= options.max_open_partitions || !options.order.is_empty() {
             return Ok(None);
         }
         let writer = PartitionWriter::new(Arc::clone(&self.files), values()?, self.parallelism());
@@ -97,12 +98,13 @@ impl Destinations {
 pub(super) struct Demultiplexer {
     destinations: Arc<Destinations>,
     spec: PartitionSpec,
-    file_columns: Vec<usize>,
+    written_columns: Vec<usize>,
+    first_partition_column: usize,
     converter: RowConverter,
     /// The partitions that this input has come across.
     known: HashMap<Box<[u8]>, usize>,
     slots: Vec<Slot>,
-    file_schema: SchemaRef,
+    written_schema: SchemaRef,
     batch_size: usize,
 }
 
@@ -132,16 +134,15 @@ impl Demultiplexer {
         let spec = sink.spec.clone();
         let fields = spec.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
-        let file_schema = Arc::clone(&sink.file_schema);
-        let all = file_schema.fields().iter().chain(spec.fields()).cloned();
-        let schema: SchemaRef = Arc::new(Schema::new(all.collect::<Vec<_>>()));
+        let (schema, written_schema) = (sink.schema(), sink.written_schema());
         let batch_size = destinations.context.session_config().batch_size();
         Ok(Self {
-            file_columns: (0..sink.file_schema.fields().len()).collect(),
+            written_columns: sink.written_columns(),
+            first_partition_column: sink.first_partition_column(),
             converter: RowConverter::new(fields.collect())?,
             spec,
             slots: vec![Slot::new(None, &schema, batch_size)],
-            file_schema,
+            written_schema,
             batch_size,
             destinations,
             known: HashMap::new(),
@@ -178,7 +179,7 @@ impl Demultiplexer {
             start += same;
             let rows = match slot {
                 SORTED => rows,
-                _ => rows.project(&self.file_columns)?,
+                _ => rows.project(&self.written_columns)?,
             };
             self.slots[slot].rows.push_batch(rows)?;
             self.flush(slot).await?;
@@ -188,7 +189,7 @@ impl Demultiplexer {
 
     /// The slot of each row.
     fn slots_of(&mut self, batch: &RecordBatch) -> Result<Vec<usize>> {
-        let columns = &batch.columns()[self.file_columns.len()..];
+        let columns = &batch.columns()[self.first_partition_column..];
         let columns = &columns[..self.spec.len()];
         let rows = self.converter.convert_columns(columns)?;
         let mut slots = Vec::with_capacity(batch.num_rows());
@@ -204,7 +205,7 @@ impl Demultiplexer {
                             None => SORTED,
                             Some(writer) => {
                                 let slot =
-                                    Slot::new(Some(writer), &self.file_schema, self.batch_size);
+                                    Slot::new(Some(writer), &self.written_schema, self.batch_size);
                                 self.slots.push(slot);
                                 self.slots.len() - 1
                             }

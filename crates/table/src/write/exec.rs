@@ -3,13 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::JoinSet;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{
     Result, ScalarValue, exec_datafusion_err, internal_err, plan_datafusion_err, plan_err,
 };
-use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::physical_expr::aggregate::AggregateExprBuilder;
@@ -27,12 +26,11 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
     InputDistributionRequirements, PlanProperties, execute_input_stream,
 };
-use datafusion_partitioned_catalog::{ListingCache, location_of};
 use datafusion_partitioned_core::WrittenPartition;
 use futures::stream;
-use object_store::path::Path;
 
 use super::Sink;
+use super::commits::Commits;
 use super::demultiplexer::{Demultiplexer, Destinations};
 use super::file_writer::FileWriters;
 use super::replaced::{OverwriteMode, Replaced, StaticValues};
@@ -110,6 +108,10 @@ impl DisplayAs for PartitionedSinkExec {
             columns.join(", "),
             self.sink.options.max_open_partitions
         )?;
+        if !self.sink.options.order.is_empty() {
+            let order = self.sink.options.order.iter().map(ToString::to_string);
+            write!(f, ", order=[{}]", order.collect::<Vec<_>>().join(", "))?;
+        }
         match (self.sink.overwrites, self.sink.options.overwrite_mode) {
             (false, _) => Ok(()),
             (true, OverwriteMode::Dynamic) => write!(f, ", overwrite=dynamic"),
@@ -215,8 +217,9 @@ async fn write(
     context: &Arc<TaskContext>,
 ) -> Result<Vec<WrittenPartition>> {
     let store = context.runtime_env().object_store(&sink.store_url)?;
-    let (root, extension) = (sink.committer.root(), extension(sink)?);
-    let transaction = Arc::new(Transaction::new(store, root, extension));
+    let commits = Commits::new(Arc::clone(sink), Arc::clone(&store));
+    commits.begin(sink.overwrites).await?;
+    let transaction = Arc::new(Transaction::new(store, commits, extension(sink)?));
     // Also when nobody waits for it any more.
     let _abort = AbortOnDrop(Arc::clone(&transaction));
     let written = write_files(sink, fixed, input, context, &transaction).await;
@@ -233,7 +236,6 @@ async fn write_files(
     context: &Arc<TaskContext>,
     transaction: &Arc<Transaction>,
 ) -> Result<Vec<WrittenPartition>> {
-    transaction.recover().await?;
     let replaced = match sink.overwrites {
         true => Some(Arc::new(Replaced::try_new(sink, fixed, context).await?)),
         false => None,
@@ -246,8 +248,7 @@ async fn write_files(
         context,
     )?;
     let destinations = Arc::new(Destinations::new(files, Arc::clone(context)));
-    let fields = sink.file_schema.fields().iter().chain(sink.spec.fields());
-    let schema: SchemaRef = Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()));
+    let schema = sink.schema();
     let mut inputs = JoinSet::new();
     for partition in 0..input.output_partitioning().partition_count() {
         let rows = execute_input_stream(
@@ -275,14 +276,17 @@ async fn write_files(
     if let Some(replaced) = &replaced {
         replaced.mark_emptied(&written).await?;
     }
-    let finish = async || sink.committer.commit(&written).await;
-    let committed = transaction
-        .commit(&files, replaced.as_deref(), finish)
-        .await;
-    let directories = replaced.iter().flat_map(|replaced| replaced.directories());
-    let locations = written.iter().map(|w| w.partition.source.location.clone());
-    forget_listings(sink, locations.chain(directories))?;
-    committed?;
+    let (transaction, finished) = (Arc::clone(transaction), written.clone());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a commit that has begun goes on to its end when nobody waits for it any more"
+    )]
+    let committed = tokio::spawn(async move {
+        let commit = transaction.commit(&files, &finished, replaced.as_deref());
+        commit.await
+    });
+    let committed = committed.await;
+    committed.map_err(|error| exec_datafusion_err!("the commit failed: {error}"))??;
     Ok(written)
 }
 
@@ -296,18 +300,6 @@ impl Drop for AbortOnDrop {
             runtime.spawn(async move { transaction.abort().await });
         }
     }
-}
-
-/// Makes the queries of this session list directories again that have changed.
-fn forget_listings(sink: &Sink, changed: impl IntoIterator<Item = Path>) -> Result<()> {
-    let Some(listings) = sink.state.config().get_extension::<ListingCache>() else {
-        return Ok(());
-    };
-    for location in changed {
-        let url = format!("{}/", location_of(&sink.store_url, &location));
-        listings.invalidate(&ListingTableUrl::parse(url)?);
-    }
-    Ok(())
 }
 
 /// Such as `.csv.gz`.

@@ -14,6 +14,7 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::dml::InsertOp;
+use datafusion::physical_expr::LexRequirement;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -99,30 +100,29 @@ impl FileWriters {
             );
         }
         let url = location_of(&sink.store_url, &place.pending);
+        let schema = sink.written_schema();
         let config = FileSinkConfig {
             original_url: url.clone(),
             object_store_url: sink.store_url.clone(),
             file_group: Default::default(),
             table_paths: vec![ListingTableUrl::parse(&url)?],
-            output_schema: Arc::clone(&sink.file_schema),
+            output_schema: Arc::clone(&schema),
             table_partition_cols: vec![],
             insert_op: InsertOp::Append,
             keep_partition_by_columns: false,
             file_extension: String::new(),
             file_output_mode: FileOutputMode::SingleFile,
         };
-        let input = Arc::new(EmptyExec::new(Arc::clone(&sink.file_schema)));
+        let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
         let format = &sink.format;
-        let plan = format.create_writer_physical_plan(input, &sink.state, config, None);
+        // Parquet files say it in their metadata.
+        let order = LexRequirement::new(sink.order()?.into_iter().map(Into::into));
+        let plan = format.create_writer_physical_plan(input, &sink.state, config, order);
         let plan = plan.await?;
         let meter = self.store.meter(&place.pending);
         let (sender, receiver) = mpsc::channel(2);
-        let written = SpawnedTask::spawn(write_all(
-            plan,
-            receiver,
-            Arc::clone(&sink.file_schema),
-            Arc::clone(&self.context),
-        ));
+        let written =
+            SpawnedTask::spawn(write_all(plan, receiver, schema, Arc::clone(&self.context)));
         Ok(FileWriter {
             partition: partition.clone(),
             place,

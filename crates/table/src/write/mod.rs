@@ -14,27 +14,37 @@
 //! Files are written under hidden names in the directory where they will be, and renamed when all of them are complete:
 //! see [`transaction`].
 
+mod commit_policy;
+mod commits;
 mod demultiplexer;
 mod exec;
 mod file_writer;
+mod leftovers;
 mod metered_store;
 mod options;
+mod overwrite_lock;
 mod partition_writer;
 mod replaced;
 mod report;
 mod sorted_writer;
+mod time_partitions;
 mod transaction;
 
 pub use exec::PartitionedSinkExec;
 pub(crate) use exec::{cast_to, counted};
+pub use leftovers::Leftovers;
+pub(crate) use leftovers::remove_leftovers;
 pub(crate) use options::SinkOptions;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::common::{DFSchema, Result};
 use datafusion::datasource::file_format::FileFormat;
 use datafusion::execution::SessionState;
 use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::physical_expr::{PhysicalSortExpr, create_physical_sort_exprs};
 use datafusion_partitioned_core::{Committer, PartitionCatalog, PartitionSpec};
 
 /// The table that is written to.
@@ -51,6 +61,43 @@ pub(crate) struct Sink {
     pub(crate) state: SessionState,
     /// Whether partitions are replaced.
     pub(crate) overwrites: bool,
+}
+
+impl Sink {
+    /// The columns of the input: those of the files, then the partition columns.
+    fn schema(&self) -> SchemaRef {
+        let fields = self.file_schema.fields().iter().chain(self.spec.fields());
+        Arc::new(Schema::new(fields.cloned().collect::<Vec<_>>()))
+    }
+
+    /// The position of the first partition column in the input.
+    fn first_partition_column(&self) -> usize {
+        self.file_schema.fields().len()
+    }
+
+    /// The columns that are written.
+    fn written_schema(&self) -> SchemaRef {
+        match self.options.keep_partition_columns {
+            true => self.schema(),
+            false => Arc::clone(&self.file_schema),
+        }
+    }
+
+    /// Their positions in the input.
+    fn written_columns(&self) -> Vec<usize> {
+        (0..self.written_schema().fields().len()).collect()
+    }
+
+    /// How the rows of each file are sorted: what `WITH ORDER` says.
+    fn order(&self) -> Result<Vec<PhysicalSortExpr>> {
+        let schema = DFSchema::try_from(self.schema())?;
+        create_physical_sort_exprs(
+            &self.options.order,
+            &schema,
+            self.state.execution_props(),
+            &PhysicalPlanningContext::default(),
+        )
+    }
 }
 
 /// Nothing is done while a lock is held that could leave its value half changed.

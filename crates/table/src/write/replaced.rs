@@ -198,7 +198,7 @@ fn having(sink: &Sink, fixed: &StaticValues) -> PartitionPredicate {
 }
 
 /// A statement begins with what is there now, not with what is remembered.
-fn listing_context(context: &TaskContext) -> ListingContext {
+pub(super) fn listing_context(context: &TaskContext) -> ListingContext {
     let metrics = ScanMetrics::new(&ExecutionPlanMetricsSet::new());
     let config = context.session_config().clone();
     let mut context = ListingContext::new(context.runtime_env(), config, metrics);

@@ -45,17 +45,15 @@ impl SortedWriter {
     ) -> Result<Self> {
         let sink = files.sink();
         let spec = sink.spec.clone();
-        let first = sink.file_schema.fields().len();
+        let first = sink.first_partition_column();
         let partition_columns: Vec<usize> = (first..first + spec.len()).collect();
-        let fields = sink.file_schema.fields().iter().chain(spec.fields());
-        let schema: SchemaRef = Arc::new(datafusion::arrow::datatypes::Schema::new(
-            fields.cloned().collect::<Vec<_>>(),
-        ));
+        let schema = sink.schema();
+        let order = sink.order()?;
         let mut senders = vec![];
         let mut written = vec![];
         for _ in 0..lanes.max(1) {
             let (sender, receiver) = mpsc::channel(2);
-            let sorted = sorted(&schema, &partition_columns, receiver, context)?;
+            let sorted = sorted(&schema, &partition_columns, &order, receiver, context)?;
             let lane = write_sorted(Arc::clone(files), sorted);
             written.push(SpawnedTask::spawn(lane));
             senders.push(sender);
@@ -123,10 +121,11 @@ fn converter(spec: &PartitionSpec) -> Result<RowConverter> {
     Ok(RowConverter::new(fields.collect())?)
 }
 
-/// The rows of a lane by their partition columns: DataFusion's external sort.
+/// The rows of a lane by their partition columns, and each partition in `order`: DataFusion's external sort.
 fn sorted(
     schema: &SchemaRef,
     partition_columns: &[usize],
+    order: &[PhysicalSortExpr],
     receiver: Receiver<Message>,
     context: &Arc<TaskContext>,
 ) -> Result<SendableRecordBatchStream> {
@@ -146,7 +145,7 @@ fn sorted(
         let name = schema.field(*column).name();
         PhysicalSortExpr::new_default(Arc::new(Column::new(name, *column)))
     });
-    let ordering = LexOrdering::new(columns)
+    let ordering = LexOrdering::new(columns.chain(order.iter().cloned()))
         .ok_or_else(|| internal_datafusion_err!("a table without partition columns"))?;
     SortExec::new(ordering, Arc::new(lane)).execute(0, Arc::clone(context))
 }
@@ -157,16 +156,16 @@ async fn write_sorted(
     mut sorted: SendableRecordBatchStream,
 ) -> Result<Vec<WrittenFile>> {
     let sink = Arc::clone(files.sink());
-    let first = sink.file_schema.fields().len();
-    let file_columns: Vec<usize> = (0..first).collect();
+    let first = sink.first_partition_column();
+    let written_columns = sink.written_columns();
     let converter = converter(&sink.spec)?;
     let mut open: Option<(OwnedRow, RollingWriter)> = None;
     let mut written = vec![];
     while let Some(batch) = sorted.next().await {
         let batch = batch?;
-        let columns = &batch.columns()[first..];
+        let columns = &batch.columns()[first..first + sink.spec.len()];
         let keys = converter.convert_columns(columns)?;
-        let rows = batch.project(&file_columns)?;
+        let rows = batch.project(&written_columns)?;
         for range in partition(columns)?.ranges() {
             let key = keys.row(range.start);
             let is_next = open.as_ref().is_none_or(|(open, _)| open.row() != key);

@@ -4,9 +4,9 @@
 //! |---|---|---|
 //! | writing | `.part-ID-00000.parquet.pending`, which everybody skips | |
 //! | commit | | `ID.json` is created: from now on the files are part of the table |
-//! | publishing | renamed to `part-ID-00000.parquet`, one after the other | |
+//! | publishing | renamed to `part-ID-00000.parquet`, one after the other | `ID.overwritten`, if files are replaced |
 //! | replacing | the files in whose place they come are deleted | |
-//! | end | | `ID.json` is deleted |
+//! | end | new partitions are registered, commit policies are called | `ID.json` is deleted |
 //!
 //! A rename is one step on a local file system, and a copy and a deletion in an object store. Whoever is interrupted
 //! before the commit has changed nothing, and whoever is interrupted behind it has left a record of what there is
@@ -14,28 +14,26 @@
 //! with a lock, and only if all files are still there that they found.
 
 use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use chrono::{TimeDelta, Utc};
-use datafusion::common::{DataFusionError, Result, exec_err};
-use datafusion_partitioned_catalog::{CommitRecord, local_path, pending_path};
-use datafusion_partitioned_core::Partition;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use datafusion::common::{DataFusionError, Result};
+use datafusion_partitioned_catalog::{CommitRecord, pending_path};
+use datafusion_partitioned_core::{Partition, WrittenPartition};
+use futures::future::{Either, select};
+use futures::stream::{self, StreamExt};
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use uuid::Uuid;
 
+use super::commits::{Commits, ignore_missing, parent};
 use super::lock;
+use super::overwrite_lock::OverwriteLock;
 use super::replaced::Replaced;
 
 /// The object beside the records that lets one statement at a time replace files.
-const LOCK: &str = "overwrite.lock";
-
-/// How long a statement that replaces files may take from its commit to its end.
-const LOCK_TIMEOUT: TimeDelta = TimeDelta::minutes(15);
-
-/// How many requests are in flight while files are published.
-const CONCURRENCY: usize = 32;
+pub(super) const LOCK: &str = "overwrite.lock";
 
 /// A file that is complete.
 #[derive(Debug, Clone)]
@@ -63,68 +61,29 @@ impl FilePlace {
     }
 }
 
-/// Does what a record says, as far as it is not done: several statements may do so at the same time.
-async fn publish(store: &Arc<dyn ObjectStore>, record: &CommitRecord) -> Result<()> {
-    let renamed = stream::iter(record.files()?).map(|published| {
-        let store = Arc::clone(store);
-        async move { publish_file(&store, &published).await }
-    });
-    let mut renamed = renamed.buffer_unordered(CONCURRENCY);
-    while let Some(result) = renamed.next().await {
-        result?;
-    }
-    // Only when all new ones are there.
-    let removed: Vec<_> = record.removed()?.into_iter().map(Ok).collect();
-    let mut deleted = store.delete_stream(stream::iter(removed).boxed());
-    while let Some(result) = deleted.next().await {
-        ignore_missing(result.map(drop))?;
-    }
-    Ok(())
-}
-
-/// Renames a file, unless somebody else has.
-async fn publish_file(store: &Arc<dyn ObjectStore>, published: &Path) -> Result<()> {
-    match store.rename(&pending_path(published), published).await {
-        Ok(()) => Ok(()),
-        // What is neither there nor here has been deleted by somebody: what it replaces must stay.
-        Err(object_store::Error::NotFound { .. }) => {
-            let there = store.head(published).await;
-            there.map(drop).map_err(|error| {
-                DataFusionError::from(error).context("a file of a committed statement is gone")
-            })
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// What is not there any more has been done by somebody else.
-fn ignore_missing(result: object_store::Result<()>) -> object_store::Result<()> {
-    match result {
-        Err(object_store::Error::NotFound { .. }) => Ok(()),
-        other => other,
-    }
-}
-
 /// The files of one statement.
 pub(super) struct Transaction {
     id: Uuid,
     extension: String,
-    root: Path,
+    commits: Commits,
     store: Arc<dyn ObjectStore>,
     /// The hidden files that may be there.
     pending: Mutex<Vec<Path>>,
+    /// Whether there is, or may be, a record of the files, which then must stay.
+    is_committed: AtomicBool,
 }
 
 impl Transaction {
-    /// A transaction of a table in the directory `root`, whose files get this extension.
-    pub(super) fn new(store: Arc<dyn ObjectStore>, root: Path, extension: String) -> Self {
+    /// A transaction of the table of `commits`, whose files get this extension.
+    pub(super) fn new(store: Arc<dyn ObjectStore>, commits: Commits, extension: String) -> Self {
         Self {
             // Unique, whoever else writes, and in the order of time.
             id: Uuid::now_v7(),
             extension,
-            root,
+            commits,
             store,
             pending: Mutex::default(),
+            is_committed: AtomicBool::new(false),
         }
     }
 
@@ -137,74 +96,76 @@ impl Transaction {
         place
     }
 
-    fn record(&self) -> Path {
-        let name = format!("{}{}", self.id.simple(), CommitRecord::EXTENSION);
-        self.commits().join(name)
-    }
-
-    fn commits(&self) -> Path {
-        self.root.clone().join(CommitRecord::DIRECTORY)
-    }
-
     /// Makes the files part of the table, in the place of those that are replaced: all of them or, when this fails,
-    /// none. `finish` is called when all files have their names, and before the commit is over.
+    /// none. It has to be polled to its end: [`Self::abort`] has no part in it any more.
     pub(super) async fn commit(
         &self,
         files: &[WrittenFile],
+        written: &[WrittenPartition],
         replaced: Option<&Replaced>,
-        finish: impl AsyncFnOnce() -> Result<()>,
     ) -> Result<()> {
-        let Some(replaced) = replaced else {
-            return self.commit_files(files, vec![], finish).await;
+        let pending = self.take_pending();
+        let committed = match replaced {
+            None => self.commit_files(files, written, vec![], None).await,
+            Some(replaced) => self.replace_files(files, written, replaced).await,
         };
-        self.lock().await?;
+        if !self.is_committed.load(Ordering::Acquire) {
+            self.delete(pending).await;
+        }
+        committed
+    }
+
+    async fn replace_files(
+        &self,
+        files: &[WrittenFile],
+        written: &[WrittenPartition],
+        replaced: &Replaced,
+    ) -> Result<()> {
+        let (path, owner) = (self.commits.path(LOCK), self.id.simple().to_string());
+        let held = OverwriteLock::acquire(&self.store, path, owner).await?;
         let committed = async {
             // One that has been interrupted would replace files later.
-            self.recover_commits().await?;
+            self.commits.recover().await?;
             let removed = replaced.files_still_there().await?;
-            self.commit_files(files, removed, finish).await
+            self.commit_files(files, written, removed, Some(&held))
+                .await
         };
-        let committed = committed.await;
-        if let Err(error) = self.unlock().await {
-            log::warn!(
-                "the lock '{}' could not be deleted: {error}",
-                self.lock_path()
-            );
-        }
-        self.remove_empty_directory();
+        let committed = match select(pin!(committed), pin!(held.keep())).await {
+            Either::Left((committed, _)) => committed,
+            Either::Right(((), committed)) => committed.await,
+        };
+        held.release().await;
+        let lock = self.commits.path(LOCK);
+        self.commits.remove_empty_directories(parent(&lock));
         committed
     }
 
     async fn commit_files(
         &self,
         files: &[WrittenFile],
+        written: &[WrittenPartition],
         removed: Vec<Path>,
-        finish: impl AsyncFnOnce() -> Result<()>,
+        held: Option<&OverwriteLock>,
     ) -> Result<()> {
         if files.is_empty() && removed.is_empty() {
             return Ok(());
         }
-        let paths: Vec<Path> = files
-            .iter()
-            .map(|file| file.place.published.clone())
-            .collect();
-        let record = CommitRecord::new(&paths, &removed);
-        let path = self.record();
+        let published = files.iter().map(|file| file.place.published.clone());
+        let published: Vec<Path> = published.collect();
+        let record = CommitRecord::try_new(&published, &removed, written)?;
+        let name = format!("{}{}", self.id.simple(), CommitRecord::EXTENSION);
+        let path = self.commits.path(&name);
+        if let Some(held) = held {
+            held.check().await?;
+        }
         self.create_record(&path, record.to_text()?).await?;
-        // From here on the files are part of the table, and not to be deleted.
-        self.forget_pending();
-        let unfinished = |error: DataFusionError| {
+        let finished = self.commits.finish(&path, &record).await;
+        finished.map_err(|error| {
             error.context(format!(
-                "the statement is committed, but not finished; the next one that writes to the table goes on with what \
-                 '{path}' says"
+                "the statement is committed, but not finished; the next one that writes to the table, or MSCK REPAIR TABLE, \
+                 goes on with what '{path}' says"
             ))
-        };
-        publish(&self.store, &record).await.map_err(unfinished)?;
-        finish().await.map_err(unfinished)?;
-        // Somebody else may have gone on with it.
-        ignore_missing(self.store.delete(&path).await)?;
-        self.remove_empty_directory();
-        Ok(())
+        })
     }
 
     /// Creates the record. After an error, which can be that of a lost answer, looks whether it is there.
@@ -212,119 +173,41 @@ impl Transaction {
         let created = self
             .store
             .put_opts(path, text.into(), PutMode::Create.into());
-        let Err(error) = created.await else {
-            return Ok(());
-        };
-        match self.store.head(path).await {
+        let created = match created.await {
             Ok(_) => Ok(()),
-            Err(object_store::Error::NotFound { .. }) => {
-                Err(DataFusionError::from(error).context("nothing was written"))
-            }
-            Err(_) => {
-                self.forget_pending();
-                Err(DataFusionError::from(error).context(format!(
+            Err(error) => match self.store.head(path).await {
+                Ok(_) => Ok(()),
+                Err(object_store::Error::NotFound { .. }) => {
+                    return Err(DataFusionError::from(error).context("nothing was written"));
+                }
+                Err(_) => Err(DataFusionError::from(error).context(format!(
                     "it is not known whether the statement is committed: it is if '{path}' is there"
-                )))
-            }
-        }
-    }
-
-    fn lock_path(&self) -> Path {
-        self.commits().join(LOCK)
-    }
-
-    /// Deletes the lock, unless it is somebody else's by now.
-    async fn unlock(&self) -> object_store::Result<()> {
-        let path = self.lock_path();
-        let owner = match self.store.get(&path).await {
-            Ok(lock) => lock.bytes().await?,
-            Err(error) => return ignore_missing(Err(error)),
+                ))),
+            },
         };
-        match owner == self.id.simple().to_string().as_bytes() {
-            true => ignore_missing(self.store.delete(&path).await),
-            false => Ok(()),
-        }
+        self.is_committed.store(true, Ordering::Release);
+        created
     }
 
-    /// Lets no other statement replace files until the lock is deleted.
-    async fn lock(&self) -> Result<()> {
-        let path = self.lock_path();
-        let id = self.id.simple().to_string();
-        match self
-            .store
-            .put_opts(&path, id.into(), PutMode::Create.into())
-            .await
-        {
-            Ok(_) => Ok(()),
-            Err(object_store::Error::AlreadyExists { .. }) => exec_err!(
-                "conflict: another statement is replacing partitions of the table, so that nothing was written; run it \
-                 again. What a statement leaves that was killed, '{path}', is removed after {} minutes",
-                LOCK_TIMEOUT.num_minutes()
-            ),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Goes on with what interrupted statements have committed, and removes a lock that has been left.
-    pub(super) async fn recover(&self) -> Result<()> {
-        self.recover_commits().await?;
-        match self.store.head(&self.lock_path()).await {
-            Ok(lock) if Utc::now().signed_duration_since(lock.last_modified) > LOCK_TIMEOUT => {
-                ignore_missing(self.store.delete(&lock.location).await)?;
-            }
-            Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-        Ok(())
-    }
-
-    async fn recover_commits(&self) -> Result<()> {
-        let commits = self.commits();
-        let left: Vec<_> = self.store.list(Some(&commits)).try_collect().await?;
-        let names = left.iter().map(|object| &object.location);
-        for path in names.filter(|path| path.as_ref().ends_with(CommitRecord::EXTENSION)) {
-            self.recover_commit(path).await?;
-        }
-        Ok(())
-    }
-
-    async fn recover_commit(&self, path: &Path) -> Result<()> {
-        let text = match self.store.get(path).await {
-            Ok(text) => text.bytes().await?,
-            // The statement has ended.
-            Err(object_store::Error::NotFound { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        };
-        let record = CommitRecord::parse(path, &text)?;
-        publish(&self.store, &record).await?;
-        ignore_missing(self.store.delete(path).await)?;
-        self.remove_empty_directory();
-        Ok(())
-    }
-
-    fn forget_pending(&self) -> Vec<Path> {
+    fn take_pending(&self) -> Vec<Path> {
         std::mem::take(&mut *lock(&self.pending))
     }
 
-    /// Deletes the hidden files of a statement that has failed, as far as that is possible. Behind the commit it does
-    /// nothing.
+    /// Deletes the hidden files of a statement that has failed, as far as that is possible.
     pub(super) async fn abort(&self) {
-        let pending = self.forget_pending().into_iter().map(Ok);
-        let mut deleted = self.store.delete_stream(stream::iter(pending).boxed());
+        self.delete(self.take_pending()).await;
+    }
+
+    async fn delete(&self, pending: Vec<Path>) {
+        let directories: Vec<Path> = pending.iter().filter_map(parent).collect();
+        let pending = stream::iter(pending.into_iter().map(Ok)).boxed();
+        let mut deleted = self.store.delete_stream(pending);
         while let Some(result) = deleted.next().await {
             if let Err(error) = ignore_missing(result.map(drop)) {
                 log::warn!("a file of a failed statement could not be deleted: {error}");
             }
         }
-    }
-
-    /// On a local file system, where directories are there without files too.
-    fn remove_empty_directory(&self) {
-        let directory = self.commits();
-        if let Some(directory) = local_path(self.store.as_ref(), &directory) {
-            // Another writer may use it, or be faster.
-            let _ = std::fs::remove_dir(directory);
-        }
+        self.commits.remove_empty_directories(directories);
     }
 }
 
