@@ -14,6 +14,7 @@ use futures::StreamExt;
 
 use super::file_writer::FileWriters;
 use super::lock;
+use super::partition_buffer::{ChunkBuilder, PartitionBuffer};
 use super::partition_writer::PartitionWriter;
 use super::sorted_writer::SortedWriter;
 use super::transaction::WrittenFile;
@@ -25,12 +26,15 @@ pub(super) struct Destinations {
     /// The partitions that are open, by their values.
     open: Mutex<HashMap<OwnedRow, Arc<PartitionWriter>>>,
     /// For the rows of all others.
+    buffer: PartitionBuffer,
+    /// For these too, when they do not fit into memory, or have an order.
     sorted: Mutex<Option<Arc<SortedWriter>>>,
 }
 
 impl Destinations {
     pub(super) fn new(files: FileWriters, context: Arc<TaskContext>) -> Self {
         Self {
+            buffer: PartitionBuffer::new(&context),
             files: Arc::new(files),
             context,
             open: Mutex::default(),
@@ -64,6 +68,11 @@ impl Destinations {
         Ok(Some(writer))
     }
 
+    /// Whether rows of partitions that are not open are sorted.
+    fn sorts(&self) -> bool {
+        !self.files.sink().options.order.is_empty() || self.buffer.is_full()
+    }
+
     fn sorted(&self) -> Result<Arc<SortedWriter>> {
         let mut sorted = lock(&self.sorted);
         if let Some(sorted) = sorted.as_ref() {
@@ -86,6 +95,11 @@ impl Destinations {
         for writer in open.into_values() {
             result = result.and(writer.finish(&mut files).await);
         }
+        if read.is_ok() && result.is_ok() && !self.sorts() {
+            // As many again wait for the store.
+            let tasks = 2 * self.parallelism();
+            result = self.buffer.write(&self.files, tasks, &mut files).await;
+        }
         let sorted = lock(&self.sorted).take();
         if let Some(sorted) = sorted {
             result = result.and(sorted.finish(read.is_ok(), &mut files).await);
@@ -102,31 +116,28 @@ pub(super) struct Demultiplexer {
     first_partition_column: usize,
     converter: RowConverter,
     /// The partitions that this input has come across.
-    known: HashMap<Box<[u8]>, usize>,
+    known: HashMap<Box<[u8]>, Destination>,
     slots: Vec<Slot>,
+    chunk: ChunkBuilder,
     written_schema: SchemaRef,
     batch_size: usize,
 }
 
-/// A destination, and the rows for it that do not make a batch yet.
+/// Where the rows of a partition go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Destination {
+    /// To the writer of a slot.
+    Slot(usize),
+    /// To the buffer, where the partition has this number.
+    Buffer(u32),
+}
+
+/// A partition that is open, and the rows for it that do not make a batch yet.
 struct Slot {
-    /// `None` for partitions whose rows are sorted.
-    writer: Option<Arc<PartitionWriter>>,
+    writer: Arc<PartitionWriter>,
     /// Copies rows, so that a few do not keep all of their batch.
     rows: BatchCoalescer,
 }
-
-impl Slot {
-    fn new(writer: Option<Arc<PartitionWriter>>, schema: &SchemaRef, batch_size: usize) -> Self {
-        Self {
-            writer,
-            rows: BatchCoalescer::new(Arc::clone(schema), batch_size),
-        }
-    }
-}
-
-/// The slot of all rows that are sorted.
-const SORTED: usize = 0;
 
 impl Demultiplexer {
     pub(super) fn try_new(destinations: Arc<Destinations>) -> Result<Self> {
@@ -134,16 +145,15 @@ impl Demultiplexer {
         let spec = sink.spec.clone();
         let fields = spec.fields().iter();
         let fields = fields.map(|field| SortField::new(field.data_type().clone()));
-        let (schema, written_schema) = (sink.schema(), sink.written_schema());
-        let batch_size = destinations.context.session_config().batch_size();
         Ok(Self {
             written_columns: sink.written_columns(),
             first_partition_column: sink.first_partition_column(),
             converter: RowConverter::new(fields.collect())?,
             spec,
-            slots: vec![Slot::new(None, &schema, batch_size)],
-            written_schema,
-            batch_size,
+            slots: vec![],
+            chunk: ChunkBuilder::default(),
+            written_schema: sink.written_schema(),
+            batch_size: destinations.context.session_config().batch_size(),
             destinations,
             known: HashMap::new(),
         })
@@ -157,77 +167,145 @@ impl Demultiplexer {
             self.slots[slot].rows.finish_buffered_batch()?;
             self.flush(slot).await?;
         }
-        Ok(())
+        match self.destinations.sorts() {
+            true => self.sort_buffered().await,
+            false => self.end_chunk().await,
+        }
     }
 
     async fn split(&mut self, batch: RecordBatch) -> Result<()> {
-        if batch.num_rows() == 0 {
-            return Ok(());
+        let destinations = self.destinations_of(&batch)?;
+        let (mut open, mut buffered, mut codes) = (vec![], vec![], vec![]);
+        for (row, destination) in (0..).zip(&destinations) {
+            match destination {
+                Destination::Slot(slot) => open.push((*slot, row)),
+                Destination::Buffer(code) => {
+                    buffered.push(row);
+                    codes.push(*code);
+                }
+            }
         }
-        let slots = self.slots_of(&batch)?;
-        let mut order: Vec<u32> = (0..batch.num_rows() as u32).collect();
-        order.sort_by_key(|row| slots[*row as usize]);
-        let sorted = match slots.windows(2).all(|pair| pair[0] == pair[1]) {
+        if !buffered.is_empty() {
+            let rows = match open.is_empty() {
+                true => batch.clone(),
+                false => take_record_batch(&batch, &UInt32Array::from(buffered))?,
+            };
+            self.buffer(rows, &codes).await?;
+        }
+        open.sort_by_key(|(slot, _)| *slot);
+        let rows: UInt32Array = open.iter().map(|(_, row)| *row).collect();
+        let is_one =
+            open.len() == batch.num_rows() && open.first().map(|o| o.0) == open.last().map(|o| o.0);
+        let sorted = match is_one || open.is_empty() {
             true => batch,
-            false => take_record_batch(&batch, &UInt32Array::from(order.clone()))?,
+            false => take_record_batch(&batch, &rows)?,
         };
         let mut start = 0;
-        while start < order.len() {
-            let slot = slots[order[start] as usize];
-            let same = order[start..].partition_point(|row| slots[*row as usize] <= slot);
-            let rows = sorted.slice(start, same);
+        while start < open.len() {
+            let slot = open[start].0;
+            let same = open[start..].partition_point(|(other, _)| *other <= slot);
+            let rows = sorted.slice(start, same).project(&self.written_columns)?;
             start += same;
-            let rows = match slot {
-                SORTED => rows,
-                _ => rows.project(&self.written_columns)?,
-            };
             self.slots[slot].rows.push_batch(rows)?;
             self.flush(slot).await?;
         }
         Ok(())
     }
 
-    /// The slot of each row.
-    fn slots_of(&mut self, batch: &RecordBatch) -> Result<Vec<usize>> {
+    /// The destination of each row.
+    fn destinations_of(&mut self, batch: &RecordBatch) -> Result<Vec<Destination>> {
         let columns = &batch.columns()[self.first_partition_column..];
         let columns = &columns[..self.spec.len()];
         let rows = self.converter.convert_columns(columns)?;
-        let mut slots = Vec::with_capacity(batch.num_rows());
-        let mut last: Option<(Row<'_>, usize)> = None;
+        let mut destinations = Vec::with_capacity(batch.num_rows());
+        let mut last: Option<(Row<'_>, Destination)> = None;
         for (index, row) in rows.iter().enumerate() {
-            let slot = match last {
-                Some((known, slot)) if known == row => slot,
+            let destination = match last {
+                Some((known, destination)) if known == row => destination,
                 _ => match self.known.get(row.as_ref()) {
-                    Some(slot) => *slot,
+                    Some(destination) => *destination,
                     None => {
                         let values = || partition_values(&self.spec, columns, index);
-                        let slot = match self.destinations.writer(row, values)? {
-                            None => SORTED,
+                        let destination = match self.destinations.writer(row, values)? {
+                            None => Destination::Buffer(self.destinations.buffer.code(row)),
                             Some(writer) => {
-                                let slot =
-                                    Slot::new(Some(writer), &self.written_schema, self.batch_size);
-                                self.slots.push(slot);
-                                self.slots.len() - 1
+                                let schema = Arc::clone(&self.written_schema);
+                                let rows = BatchCoalescer::new(schema, self.batch_size);
+                                self.slots.push(Slot { writer, rows });
+                                Destination::Slot(self.slots.len() - 1)
                             }
                         };
-                        self.known.insert(row.as_ref().into(), slot);
-                        slot
+                        self.known.insert(row.as_ref().into(), destination);
+                        destination
                     }
                 },
             };
-            last = Some((row, slot));
-            slots.push(slot);
+            last = Some((row, destination));
+            destinations.push(destination);
         }
-        Ok(slots)
+        Ok(destinations)
     }
 
     /// Hands over the batches that a slot has completed.
     async fn flush(&mut self, slot: usize) -> Result<()> {
         let slot = &mut self.slots[slot];
         while let Some(rows) = slot.rows.next_completed_batch() {
-            match &slot.writer {
-                Some(writer) => writer.write(rows).await?,
-                None => self.destinations.sorted()?.write(rows).await?,
+            slot.writer.write(rows).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps rows of partitions that are not open, or has them sorted.
+    async fn buffer(&mut self, rows: RecordBatch, codes: &[u32]) -> Result<()> {
+        let bytes = ChunkBuilder::bytes_of(&rows);
+        if self.destinations.sorts() || !self.destinations.buffer.reserve(bytes) {
+            self.sort_buffered().await?;
+            return self.destinations.sorted()?.write(rows).await;
+        }
+        self.chunk.push(rows, codes, bytes);
+        match self.chunk.is_complete() {
+            true => self.end_chunk().await,
+            false => Ok(()),
+        }
+    }
+
+    async fn end_chunk(&mut self) -> Result<()> {
+        // Its rows are there twice while they are sorted.
+        let bytes = self.chunk.bytes();
+        if !self.destinations.buffer.reserve(bytes) {
+            return self.sort_buffered().await;
+        }
+        let chunk = self.chunk.finish();
+        self.destinations.buffer.release(bytes);
+        let Some(chunk) = chunk? else {
+            return Ok(());
+        };
+        match self.destinations.buffer.add(chunk) {
+            None => Ok(()),
+            Some(chunk) => self.sort(vec![chunk.rows.clone()], chunk.bytes()).await,
+        }
+    }
+
+    /// Lets the rows be sorted that have been kept so far.
+    async fn sort_buffered(&mut self) -> Result<()> {
+        let (batches, bytes) = self.chunk.take();
+        self.sort(batches, bytes).await?;
+        while let Some(chunk) = self.destinations.buffer.pop() {
+            self.sort(vec![chunk.rows.clone()], chunk.bytes()).await?;
+        }
+        Ok(())
+    }
+
+    async fn sort(&self, batches: Vec<RecordBatch>, bytes: usize) -> Result<()> {
+        if batches.is_empty() {
+            return Ok(());
+        }
+        self.destinations.buffer.release(bytes);
+        let sorted = self.destinations.sorted()?;
+        for batch in batches {
+            for start in (0..batch.num_rows()).step_by(self.batch_size) {
+                let rows = self.batch_size.min(batch.num_rows() - start);
+                sorted.write(batch.slice(start, rows)).await?;
             }
         }
         Ok(())

@@ -3,13 +3,15 @@
 //! ```text
 //!   input streams ──> Demultiplexer ──rows of an open partition──> PartitionWriter ──> FileWriter
 //!   (in parallel)          │                                       (rolls its files)   (DataFusion's sink
-//!                          └──rows of further partitions──> SortExec ──> SortedWriter ──^  of the format)
+//!                          ├──rows of further partitions──> PartitionBuffer ────────────^  of the format)
+//!                          └──when there is no memory left──> SortExec ──> SortedWriter ─^
 //! ```
 //!
 //! Nothing is shuffled. As long as there are few partitions, each has a writer that takes its rows from all inputs,
 //! and gets further ones when it cannot keep up, so that one large partition does not end on one core. Rows of more
-//! partitions than `sink.max-open-partitions` are sorted by DataFusion's external sort, which spills, and written
-//! one partition after the other.
+//! partitions than `sink.max-open-partitions` are kept in memory, by partition, until the inputs end. When the memory
+//! pool has no room for them, they are sorted by DataFusion's external sort, which spills. Then they are written one
+//! partition after the other.
 //!
 //! Files are written under hidden names in the directory where they will be, and renamed when all of them are complete:
 //! see [`transaction`].
@@ -23,6 +25,7 @@ mod leftovers;
 mod metered_store;
 mod options;
 mod overwrite_lock;
+mod partition_buffer;
 mod partition_writer;
 mod replaced;
 mod report;

@@ -14,7 +14,7 @@ use super::file_writer::{FileWriter, FileWriters};
 use super::transaction::WrittenFile;
 
 /// A partition gets a further writer when all it has are busy and each has had as many rows.
-const ROWS_OF_A_WRITER: u64 = 1_000_000;
+pub(super) const ROWS_OF_A_WRITER: u64 = 1_000_000;
 
 /// Writes the rows of a partition into files, several at once where one is too slow.
 #[derive(Debug)]
