@@ -270,7 +270,7 @@ async fn new_partitions_are_registered_by_whoever_finishes_a_commit() {
         repaired,
         ["finished | <null> | memory://lake/t/_commits/x.json"]
     );
-    assert_eq!(fixture.rows(ALL).await, ["10 | 1 | NULL"]);
+    assert_eq!(fixture.rows(ALL).await, ["10 | 1 | <null>"]);
     assert_eq!(keys(&fixture).await, [name]);
 }
 

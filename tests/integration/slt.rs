@@ -145,13 +145,16 @@ macro_rules! slt {
 
 slt! {
     alter_table,
+    copy,
     create_table,
+    create_table_as,
     create_table_flink,
     describe,
     explain,
     insert,
     msck_repair,
     options_hint,
+    partitions_format,
     partitions_function,
     refresh_table,
     show_create_table,

@@ -1,14 +1,21 @@
 //! Writing partitions: which partitions a statement replaces, what is left when it is interrupted, and its files.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::compute::{cast, concat_batches};
+use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::Result;
-use datafusion::prelude::SessionContext;
+use datafusion::execution::memory_pool::GreedyMemoryPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_partitioned::prelude::*;
 use datafusion_partitioned_test_utils::sorted_rows;
 use futures::TryStreamExt;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStore;
 
 use crate::common::{Fixture, Step, assert_mentions, source};
 
@@ -498,4 +505,120 @@ async fn rows_that_come_while_partitions_are_replaced_are_a_conflict() {
             .any(|key| key.contains("pending") || key.contains("_commits")),
         "{left:?}"
     );
+}
+
+/// `WITH ORDER` sorts each file, whatever the order of the rows; Parquet files say so in their metadata.
+#[tokio::test]
+async fn files_are_sorted_as_the_table_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let ctx = SessionContext::new().with_partitioned();
+    let create = format!(
+        "CREATE EXTERNAL TABLE t (id BIGINT, name TEXT, p INT) STORED AS PARQUET PARTITIONED BY (p) WITH ORDER (name DESC, \
+         id) LOCATION '{}' OPTIONS ('connector' 'filesystem', 'sink.rolling-policy.row-count' '2000')",
+        directory.path().display()
+    );
+    ctx.sql(&create).await.unwrap();
+    let insert = "INSERT INTO t SELECT (value * 7919) % 10007, CAST(value % 10 AS TEXT), value % 3 FROM range(0, 10000)";
+    ctx.partitioned_sql(insert).await.unwrap();
+    let mut rows = 0;
+    let mut files = 0;
+    for partition in 0..3 {
+        let partition = directory.path().join(format!("p={partition}"));
+        for file in std::fs::read_dir(partition).unwrap() {
+            let path = file.unwrap().path();
+            let file = std::fs::File::open(&path).unwrap();
+            let reader = ParquetRecordBatchReaderBuilder::try_new(file).unwrap();
+            let sorting = reader.metadata().row_group(0).sorting_columns().unwrap();
+            let sorting: Vec<_> = sorting
+                .iter()
+                .map(|c| (c.column_idx, c.descending))
+                .collect();
+            assert_eq!(sorting, [(1, true), (0, false)]);
+            let frame = ctx.read_parquet(path.to_str().unwrap(), Default::default());
+            let read = frame.await.unwrap().collect().await.unwrap();
+            let read = concat_batches(&read[0].schema(), &read).unwrap();
+            let names = cast(read.column(1), &DataType::Utf8).unwrap();
+            let names = names.as_string::<i32>();
+            let ids = read.column(0).as_primitive::<Int64Type>();
+            let keys: Vec<_> = (0..read.num_rows())
+                .map(|row| (Reverse(names.value(row)), ids.value(row)))
+                .collect();
+            assert!(keys.is_sorted(), "{path:?}");
+            rows += keys.len();
+            files += 1;
+        }
+    }
+    assert_eq!((rows, files), (10_000, 6));
+    let read = ctx.sql("SELECT count(DISTINCT id) FROM t").await.unwrap();
+    assert_eq!(sorted_rows(&read.collect().await.unwrap()), ["10000"]);
+}
+
+/// Partition columns that are in the files too do not count when they are read.
+#[tokio::test]
+async fn partition_columns_are_kept_in_files_on_request() {
+    for (options, columns) in [("", 1), (", 'sink.keep-partition-columns' 'true'", 3)] {
+        let directory = tempfile::tempdir().unwrap();
+        let ctx = SessionContext::new().with_partitioned();
+        let create = format!(
+            "CREATE EXTERNAL TABLE t (id BIGINT, p INT, q TEXT) STORED AS PARQUET PARTITIONED BY (p, q) LOCATION '{}' \
+             OPTIONS ('connector' 'filesystem', 'sink.max-open-partitions' '1'{options})",
+            directory.path().display()
+        );
+        ctx.sql(&create).await.unwrap();
+        let insert = "INSERT INTO t VALUES (1, 1, 'a'), (2, NULL, 'b'), (3, 1, 'a'), (4, 2, NULL)";
+        ctx.partitioned_sql(insert).await.unwrap();
+        for partition in ["p=1/q=a", "p=__HIVE_DEFAULT_PARTITION__/q=b"] {
+            let path = directory.path().join(partition);
+            let frame = ctx.read_parquet(path.to_str().unwrap(), Default::default());
+            let file = frame.await.unwrap();
+            assert_eq!(file.schema().fields().len(), columns, "{partition}");
+        }
+        let read = ctx
+            .sql("SELECT * FROM t WHERE p = 1 OR q = 'b' OR q IS NULL")
+            .await;
+        let read = read.unwrap().collect().await.unwrap();
+        assert_eq!(
+            sorted_rows(&read),
+            ["1 | 1 | a", "2 | <null> | b", "3 | 1 | a", "4 | 2 | <null>"]
+        );
+    }
+}
+
+/// More partitions than can be open, in memory and when that does not suffice, give the same files.
+#[tokio::test]
+async fn rows_beyond_the_open_partitions_are_kept_in_memory_or_sorted() {
+    let insert = "INSERT INTO t SELECT value, CASE WHEN value % 5 = 0 THEN NULL ELSE repeat('x', 50) END, value % 97 \
+                  FROM range(0, 60000)";
+    let expected = "60000 | 97 | 12000 | 1799970000";
+    for (pool, streams) in [
+        (None, 1),
+        (None, 4),
+        (Some(40 << 20), 1),
+        (Some(40 << 20), 3),
+    ] {
+        let mut runtime = RuntimeEnvBuilder::new();
+        if let Some(bytes) = pool {
+            runtime = runtime.with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
+        }
+        let mut config = SessionConfig::new().with_target_partitions(streams);
+        config.options_mut().execution.sort_spill_reservation_bytes = 1 << 20;
+        let fixture = Fixture::with_runtime(config, runtime);
+        let options = "'sink.max-open-partitions' '3'";
+        let declared = fixture.declare("id BIGINT, q TEXT, p BIGINT", "JSON", "p", options);
+        declared.await.unwrap();
+        let written = fixture.rows(insert).await;
+        assert_eq!(written.len(), 97, "{pool:?} {streams}");
+        assert!(
+            written
+                .iter()
+                .all(|row| row.split(" | ").nth(3) == Some("1"))
+        );
+        let summary =
+            "SELECT count(*), count(DISTINCT p), count(*) FILTER (WHERE q IS NULL), sum(id) FROM t";
+        assert_eq!(
+            fixture.rows(summary).await,
+            [expected],
+            "{pool:?} {streams}"
+        );
+    }
 }

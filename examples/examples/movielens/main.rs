@@ -58,6 +58,7 @@ async fn main() -> Result<()> {
         .nth(1)
         .map_or_else(|| PathBuf::from(DEFAULT_FILE), PathBuf::from);
     let directory = tempfile::tempdir()?;
+    std::fs::create_dir(directory.path().join(ratings::TREE))?;
     let lake = Lake::local(directory.path())?;
 
     let ctx = SessionContext::new().with_partitioned();

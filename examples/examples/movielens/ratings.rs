@@ -72,25 +72,34 @@ pub(crate) async fn register(ctx: &SessionContext, file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the view `ratings` as one directory for each day and returns the number of ratings.
+/// Writes the ratings as one directory for each day in Shanghai, which the table computes from their times (Alink's
+/// `partitionsFormat`), and returns their number.
 ///
 /// # Errors
-/// When a rating has no day: `COPY` would write it into a directory of a wrong name.
+/// When they cannot be written.
 pub(crate) async fn lay_out(ctx: &SessionContext, lake: &Lake) -> Result<usize> {
-    let undated = ctx
-        .sql("SELECT * FROM ratings WHERE year IS NULL OR month IS NULL OR day IS NULL")
-        .await?
-        .count()
-        .await?;
-    if undated > 0 {
-        return exec_err!("{undated} ratings have no timestamp, so there is no directory for them");
-    }
     ctx.sql(&format!(
-        "COPY (SELECT * FROM ratings) TO '{}' STORED AS PARQUET PARTITIONED BY (year, month, day)",
+        "CREATE EXTERNAL TABLE laid_out (
+             user_id BIGINT, item_id BIGINT, rating DOUBLE, ts TIMESTAMP, year VARCHAR, month VARCHAR, day VARCHAR
+         )
+         STORED AS PARQUET
+         PARTITIONED BY (year, month, day)
+         LOCATION '{}'
+         OPTIONS (
+             'connector' 'filesystem',
+             'sink.partitions-format' 'year=yyyy/month=MM/day=dd',
+             'sink.partitions-format.time-column' 'ts',
+             'sink.partitions-format.time-zone' 'Asia/Shanghai'
+         )",
         lake.location(TREE)
     ))
+    .await?;
+    ctx.sql(
+        "INSERT INTO laid_out (user_id, item_id, rating, ts)
+         SELECT user_id, item_id, rating, ts FROM ratings",
+    )
     .await?
     .collect()
     .await?;
-    ctx.table("ratings").await?.count().await
+    ctx.table("laid_out").await?.count().await
 }

@@ -93,11 +93,11 @@ async fn statistics_other_than_those_of_the_chapter_are_an_error() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_rating_without_a_time_is_an_error() -> Result<()> {
+async fn a_rating_without_a_time_is_in_the_partition_of_null() -> Result<()> {
     let lake = TestLake::with_lines("1\t10\t1.0\t874771200\n2\t20\t1.5\t\n")?;
-    let error = lake.lay_out().await.unwrap_err().to_string();
-    assert!(error.contains("1 ratings have no timestamp"), "{error}");
-    assert!(!lake.directory.path().join("data_with_partitions").exists());
+    assert_eq!(lake.lay_out().await?, 2);
+    let tree = lake.directory.path().join(ratings::TREE);
+    assert!(tree.join("year=__HIVE_DEFAULT_PARTITION__").exists());
     Ok(())
 }
 
@@ -136,6 +136,7 @@ impl TestLake {
         let directory = tempfile::tempdir()?;
         let text = format!("user_id:token\titem_id:token\trating:float\ttimestamp:float\n{lines}");
         fs::write(directory.path().join("ratings.inter"), text)?;
+        fs::create_dir(directory.path().join(ratings::TREE))?;
         Ok(Self {
             lake: Lake::local(directory.path())?,
             directory,

@@ -7,18 +7,10 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::Result;
 use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionConfig;
-use futures::TryStreamExt;
-use object_store::{ObjectStore, ObjectStoreExt};
+use object_store::ObjectStoreExt;
 
 use crate::common::{Fixture, assert_mentions};
-
-/// All keys of the lake, in order.
-async fn keys(fixture: &Fixture) -> Vec<String> {
-    let objects: Vec<_> = fixture.lake.store().list(None).try_collect().await.unwrap();
-    let mut keys: Vec<_> = objects.iter().map(|o| o.location.to_string()).collect();
-    keys.sort();
-    keys
-}
+use crate::writing::keys;
 
 /// The directories in which there are files, in order.
 async fn directories(fixture: &Fixture) -> Vec<String> {

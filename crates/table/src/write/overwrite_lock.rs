@@ -43,17 +43,19 @@ impl OverwriteLock {
         };
         let owner = lock.owner.clone();
         let created = store.put_opts(&lock.path, owner.into(), PutMode::Create.into());
-        match created.await {
-            Ok(_) => Ok(lock),
-            // The answer to a first request may have been lost.
-            Err(object_store::Error::AlreadyExists { .. }) if lock.is_held().await? => Ok(lock),
-            Err(object_store::Error::AlreadyExists { .. }) => exec_err!(
+        let Err(error) = created.await else {
+            return Ok(lock);
+        };
+        // The answer to a request that was sent may have been lost.
+        match lock.is_held().await {
+            Ok(true) => Ok(lock),
+            _ if matches!(error, object_store::Error::AlreadyExists { .. }) => exec_err!(
                 "conflict: another statement is replacing partitions of the table, so that nothing was written; run it \
                  again. What a statement leaves that was killed, '{}', is removed after {} minutes",
                 lock.path,
                 TIMEOUT.num_minutes()
             ),
-            Err(error) => Err(error.into()),
+            _ => Err(error.into()),
         }
     }
 

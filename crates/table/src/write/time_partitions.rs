@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::timezone::Tz;
 use datafusion::arrow::compute::kernels::cmp::distinct;
 use datafusion::arrow::compute::{and, is_not_null};
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -40,6 +41,12 @@ impl TimePartitions {
                  year=yyyy/month=MM/day=dd"
             ),
         });
+        if let Err(error) = time_zone.parse::<Tz>() {
+            return config_err!(
+                "'{time_zone}' of the option 'sink.partitions-format.time-zone' is no time zone, such as Asia/Shanghai or \
+                 +08:00: {error}"
+            );
+        }
         Ok(Self {
             time_column: time_column.to_owned(),
             time_zone: time_zone.into(),
