@@ -46,4 +46,5 @@ mod subqueries;
 mod tidy;
 mod tpcds;
 mod type_evolution;
+mod write_round_trip;
 mod writing;
