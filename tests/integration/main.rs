@@ -21,6 +21,7 @@ mod known_counts;
 mod layouts;
 mod list_cache;
 mod listing;
+mod many_partitions;
 mod metadata_answers;
 mod metadata_columns;
 mod option_reference;
