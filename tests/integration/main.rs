@@ -13,6 +13,7 @@ mod dynamic_shapes;
 mod errors;
 mod execution;
 mod faults;
+mod faulty_writes;
 mod field_cases;
 mod formats;
 mod joins;
