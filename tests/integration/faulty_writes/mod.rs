@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use datafusion::common::{Result, exec_err};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -299,6 +300,10 @@ async fn fail_each_request(
                 result = table.write(statement.sql) => result,
                 () = gate.wait_for_held(|held| held > 0) => exec_err!("cancelled"),
             };
+            if kind == &Kind::IsCancelled {
+                // Its tasks end, and what it has written is deleted.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
             gate.open();
             table.faulty.heal();
             let hit = std::mem::take(&mut *hit.lock().unwrap());
