@@ -54,7 +54,7 @@ fn delays(store: &FaultyStore, seed: u64) {
         store.inject(Fault::delay(Duration::from_millis(millis), move |_| {
             let sent = sent.fetch_add(1, Ordering::Relaxed) as u64;
             let mixed = (seed * 1009 + sent + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            (mixed >> (40 + bit * 4)) % 4 == 0
+            (mixed >> (40 + bit * 4)).is_multiple_of(4)
         }));
     }
 }

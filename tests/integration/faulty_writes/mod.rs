@@ -87,11 +87,11 @@ impl Statement {
         self.options == REGISTERED
     }
 
-    fn old(&self) -> Vec<String> {
+    fn rows_before(&self) -> Vec<String> {
         rows(OLD.iter().copied())
     }
 
-    fn new(&self) -> Vec<String> {
+    fn rows_after(&self) -> Vec<String> {
         let kept = OLD.iter().filter(|(_, p)| !(self.replaces)(*p));
         rows(kept.chain(self.adds).copied())
     }
@@ -283,7 +283,7 @@ async fn fail_each_request(
     }));
     table.write(statement.sql).await.unwrap();
     table.faulty.heal();
-    assert_eq!(table.rows().await.unwrap(), statement.new());
+    assert_eq!(table.rows().await.unwrap(), statement.rows_after());
     let sent = std::mem::take(&mut *sent.lock().unwrap());
 
     let (mut attempts, mut hit_kinds, mut wrong) = (0, BTreeSet::new(), vec![]);
@@ -332,7 +332,7 @@ async fn check(table: &Table, attempt: &Attempt<'_>) -> std::result::Result<(), 
     let Attempt {
         statement, result, ..
     } = attempt;
-    let (old, new) = (statement.old(), statement.new());
+    let (old, new) = (statement.rows_before(), statement.rows_after());
     let error = result.as_ref().err().map(|error| error.strip_backtrace());
     let found = table.rows().await;
     let found = found.map_err(|error| format!("{attempt}\n  a reader: {error}"))?;
