@@ -357,16 +357,23 @@ async fn check(table: &Table, attempt: &Attempt<'_>) -> std::result::Result<(), 
     // What a statement says of itself.
     match &error {
         None if !is_new => return Err(format!("{attempt}\n  there is nothing of it: {found:?}")),
+        Some(error)
+            if is_new && attempt.kind != Kind::IsCancelled && !error.contains("committed") =>
+        {
+            return Err(format!("{attempt}\n  it does not say that it is committed"));
+        }
         Some(error) if !is_new && error.contains("is committed, but") => {
             return Err(format!("{attempt}\n  it is not committed"));
         }
         _ => {}
     }
-    // Who cannot delete leaves what it has.
+    // Who cannot delete leaves what it has. What is cancelled deletes what it has behind that.
     let could_not_delete = |key: &String| {
-        let hit = &attempt.hit;
-        let is_cut_short = matches!(attempt.kind, Kind::IsTheLast | Kind::IsCancelled);
-        is_cut_short || hit.iter().any(|request| request.path.as_ref() == key)
+        let hit = attempt.hit.iter().any(|request| {
+            let is_deletion = matches!(request.kind, RequestKind::Delete | RequestKind::Get);
+            is_deletion && request.path.as_ref() == key
+        });
+        attempt.kind == Kind::IsTheLast || hit
     };
     let mut left = table.leftovers().await;
     left.retain(|key| key.ends_with(".json") || !could_not_delete(key));
@@ -417,6 +424,17 @@ async fn an_append_to_registered_partitions_is_whole_whichever_request_fails() {
 #[tokio::test]
 async fn an_overwrite_of_registered_partitions_is_whole_whichever_request_fails() {
     fail_each_request_in_memory(&REGISTERED_OVERWRITE).await;
+}
+
+/// Partitions that the statement registers.
+#[tokio::test]
+async fn an_append_to_new_registered_partitions_is_whole_whichever_request_fails() {
+    fail_each_request_in_memory(&Statement {
+        name: "append to new registered partitions",
+        options: REGISTERED,
+        ..APPEND
+    })
+    .await;
 }
 
 /// On a local file system a rename is one step.
