@@ -1,8 +1,9 @@
-//! An object store that fails, delays or holds chosen requests, or lists backwards.
+//! An object store that fails, delays or holds chosen requests, loses answers, or lists backwards.
 //!
 //! A failed LIST must never look like an empty partition, and a query that is dropped must let go
 //! of its requests. Both need a store that misbehaves on command.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::future::{self, TryFutureExt};
+use futures::future::{self, FutureExt, TryFutureExt};
 use futures::stream::{self, BoxStream, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+    ObjectStore, ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    RenameOptions, Result, UploadPart,
 };
 use tokio::sync::watch;
 
@@ -80,6 +82,8 @@ pub struct Fault {
 #[derive(Debug)]
 enum Effect {
     Fail,
+    LoseAnswer,
+    FailHalfway,
     FailAfter(usize),
     Delay(Duration),
     Hold(Gate),
@@ -90,6 +94,17 @@ impl Fault {
     /// The request fails with [`Error::Generic`].
     pub fn fail(wanted: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         Self::new(Effect::Fail, wanted)
+    }
+
+    /// What the request asks for is done, but it fails as [`fail`](Self::fail) does: the answer is lost.
+    pub fn lose_answer(wanted: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        Self::new(Effect::LoseAnswer, wanted)
+    }
+
+    /// A RENAME fails when it has copied the object, and deleted nothing: in an object store it is these two. Any
+    /// other request fails at once.
+    pub fn fail_halfway(wanted: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
+        Self::new(Effect::FailHalfway, wanted)
     }
 
     /// A flat LIST fails after it returned `objects`, as when a later page of it is lost. Any other
@@ -217,16 +232,21 @@ impl Drop for Held<'_> {
 struct Faults(Mutex<Vec<Arc<Fault>>>);
 
 impl Faults {
-    /// Lets every fault act that applies to the request, until one of them fails it.
-    async fn disturb(&self, request: &Request) -> Result<()> {
-        match self.disturb_listing(request).await?.fail_after {
-            Some(_) => Err(injected(request)),
-            None => Ok(()),
+    /// Sends a request that is no listing, unless a fault fails it.
+    async fn send<T>(
+        &self,
+        request: &Request,
+        effect: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let disturbed = self.disturb(request).await?;
+        if disturbed.fail_after.is_some() || disturbed.is_halfway {
+            return Err(injected(request));
         }
+        disturbed.answer(request, effect.await)
     }
 
-    /// The same for a listing, whose result can be disturbed too.
-    async fn disturb_listing(&self, request: &Request) -> Result<Disturbed> {
+    /// Lets every fault act that applies to the request, until one of them fails it. Returns what is to become of it.
+    async fn disturb(&self, request: &Request) -> Result<Disturbed> {
         let mut disturbed = Disturbed::default();
         for fault in self.with(|faults| faults.clone()) {
             if !fault.applies_to(request) {
@@ -234,6 +254,8 @@ impl Faults {
             }
             match &fault.effect {
                 Effect::Fail => return Err(injected(request)),
+                Effect::LoseAnswer => disturbed.is_lost = true,
+                Effect::FailHalfway => disturbed.is_halfway = true,
                 Effect::FailAfter(objects) => disturbed.fail_after = Some(*objects),
                 Effect::Delay(pause) => tokio::time::sleep(*pause).await,
                 Effect::Hold(gate) => gate.pass().await,
@@ -248,12 +270,24 @@ impl Faults {
     }
 }
 
-/// What is to become of the result of a listing.
+/// What is to become of a request and its result.
 #[derive(Debug, Default)]
 struct Disturbed {
-    /// How many objects come before it fails.
+    /// How many objects come before a listing fails.
     fail_after: Option<usize>,
     backwards: bool,
+    is_lost: bool,
+    is_halfway: bool,
+}
+
+impl Disturbed {
+    /// The answer that the caller gets.
+    fn answer<T>(&self, request: &Request, answer: Result<T>) -> Result<T> {
+        match self.is_lost {
+            true => answer.and(Err(injected(request))),
+            false => answer,
+        }
+    }
 }
 
 fn injected(request: &Request) -> Error {
@@ -279,8 +313,8 @@ impl ObjectStore for FaultyStore {
         options: PutOptions,
     ) -> Result<PutResult> {
         let request = Request::put(location, &options.mode);
-        self.faults.disturb(&request).await?;
-        self.inner.put_opts(location, payload, options).await
+        let effect = self.inner.put_opts(location, payload, options);
+        self.faults.send(&request, effect).await
     }
 
     async fn put_multipart_opts(
@@ -289,20 +323,25 @@ impl ObjectStore for FaultyStore {
         options: PutMultipartOptions,
     ) -> Result<Box<dyn MultipartUpload>> {
         let request = Request::put_multipart(location);
-        self.faults.disturb(&request).await?;
-        self.inner.put_multipart_opts(location, options).await
+        let effect = self.inner.put_multipart_opts(location, options);
+        Ok(Box::new(FaultyUpload {
+            inner: self.faults.send(&request, effect).await?,
+            location: location.clone(),
+            parts: 0,
+            faults: Arc::clone(&self.faults),
+        }))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let request = Request::get(location, &options);
-        self.faults.disturb(&request).await?;
-        self.inner.get_opts(location, options).await
+        let effect = self.inner.get_opts(location, options);
+        self.faults.send(&request, effect).await
     }
 
     async fn get_ranges(&self, location: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let request = Request::get_ranges(location, ranges);
-        self.faults.disturb(&request).await?;
-        self.inner.get_ranges(location, ranges).await
+        let effect = self.inner.get_ranges(location, ranges);
+        self.faults.send(&request, effect).await
     }
 
     fn delete_stream(
@@ -310,14 +349,32 @@ impl ObjectStore for FaultyStore {
         locations: BoxStream<'static, Result<Path>>,
     ) -> BoxStream<'static, Result<Path>> {
         let faults = Arc::clone(&self.faults);
+        let lost = Arc::new(Mutex::new(HashSet::new()));
+        let lose = Arc::clone(&lost);
         let disturbed = locations.and_then(move |location| {
-            let faults = Arc::clone(&faults);
+            let (faults, lose) = (Arc::clone(&faults), Arc::clone(&lose));
             async move {
-                faults.disturb(&Request::delete(&location)).await?;
+                let request = Request::delete(&location);
+                let disturbed = faults.disturb(&request).await?;
+                if disturbed.fail_after.is_some() || disturbed.is_halfway {
+                    return Err(injected(&request));
+                }
+                if disturbed.is_lost {
+                    let mut lose = lose.lock().unwrap_or_else(PoisonError::into_inner);
+                    lose.insert(location.clone());
+                }
                 Ok(location)
             }
         });
-        self.inner.delete_stream(disturbed.boxed())
+        let deleted = self.inner.delete_stream(disturbed.boxed());
+        let answered = deleted.map(move |deleted| {
+            let lost = lost.lock().unwrap_or_else(PoisonError::into_inner);
+            match deleted {
+                Ok(path) if lost.contains(&path) => Err(injected(&Request::delete(&path))),
+                deleted => deleted,
+            }
+        });
+        answered.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -337,8 +394,8 @@ impl ObjectStore for FaultyStore {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         let request = Request::list_with_delimiter(prefix);
-        let disturbed = self.faults.disturb_listing(&request).await?;
-        if disturbed.fail_after.is_some() {
+        let disturbed = self.faults.disturb(&request).await?;
+        if disturbed.fail_after.is_some() || disturbed.is_lost || disturbed.is_halfway {
             return Err(injected(&request));
         }
         let mut listing = self.inner.list_with_delimiter(prefix).await?;
@@ -350,13 +407,50 @@ impl ObjectStore for FaultyStore {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        self.faults.disturb(&Request::copy(from, to)).await?;
-        self.inner.copy_opts(from, to, options).await
+        let effect = self.inner.copy_opts(from, to, options);
+        self.faults.send(&Request::copy(from, to), effect).await
     }
 
     async fn rename_opts(&self, from: &Path, to: &Path, options: RenameOptions) -> Result<()> {
-        self.faults.disturb(&Request::rename(from, to)).await?;
-        self.inner.rename_opts(from, to, options).await
+        let request = Request::rename(from, to);
+        let disturbed = self.faults.disturb(&request).await?;
+        if disturbed.fail_after.is_some() {
+            return Err(injected(&request));
+        }
+        if disturbed.is_halfway {
+            self.inner.copy(from, to).await?;
+            return Err(injected(&request));
+        }
+        disturbed.answer(&request, self.inner.rename_opts(from, to, options).await)
+    }
+}
+
+/// An upload in parts. Each part, its end and its cancellation are requests too.
+#[derive(Debug)]
+struct FaultyUpload {
+    inner: Box<dyn MultipartUpload>,
+    location: Path,
+    parts: usize,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl MultipartUpload for FaultyUpload {
+    fn put_part(&mut self, data: PutPayload) -> UploadPart {
+        self.parts += 1;
+        let request = Request::upload(&self.location, format!("part {}", self.parts));
+        let (part, faults) = (self.inner.put_part(data), Arc::clone(&self.faults));
+        async move { faults.send(&request, part).await }.boxed()
+    }
+
+    async fn complete(&mut self) -> Result<PutResult> {
+        let request = Request::upload(&self.location, "complete");
+        self.faults.send(&request, self.inner.complete()).await
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        let request = Request::upload(&self.location, "abort");
+        self.faults.send(&request, self.inner.abort()).await
     }
 }
 
@@ -367,7 +461,10 @@ fn disturb_objects(
 ) -> BoxStream<'static, Result<ObjectMeta>> {
     let faults = Arc::clone(faults);
     let disturbed = async move {
-        let disturbed = faults.disturb_listing(&request).await?;
+        let disturbed = faults.disturb(&request).await?;
+        if disturbed.is_halfway || disturbed.is_lost {
+            return Err(injected(&request));
+        }
         let objects = match disturbed.backwards {
             true => {
                 let mut all: Vec<_> = objects.collect().await;
@@ -392,7 +489,6 @@ fn disturb_objects(
 mod tests {
     use std::time::Instant;
 
-    use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
     use tokio::time::timeout;
 
@@ -454,6 +550,42 @@ mod tests {
         assert!(store.delete(&Path::from("t/b")).await.is_err());
         store.delete(&Path::from("t/a")).await?;
         assert_eq!(store.list(None).count().await, 2);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_for_is_done_when_an_answer_is_lost() -> Result<()> {
+        let store = store().await?;
+        store.inject(Fault::lose_answer(|_| true));
+
+        let (a, d) = (Path::from("t/a"), Path::from("t/d"));
+        assert!(store.delete(&a).await.is_err());
+        assert!(store.put(&d, "d".into()).await.is_err());
+        store.heal();
+        assert!(store.head(&a).await.is_err());
+        store.head(&d).await?;
+
+        store.inject(Fault::lose_answer(|request| {
+            request.detail.as_deref() == Some("complete")
+        }));
+        let e = Path::from("t/e");
+        let mut upload = store.put_multipart(&e).await?;
+        upload.put_part("e".into()).await?;
+        assert!(upload.complete().await.is_err());
+        store.head(&e).await?;
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_rename_ends_halfway() -> Result<()> {
+        let store = store().await?;
+        store.inject(Fault::fail_halfway(|_| true));
+
+        let (a, d) = (Path::from("t/a"), Path::from("t/d"));
+        assert!(store.rename(&a, &d).await.is_err());
+        store.heal();
+        store.head(&a).await?;
+        store.head(&d).await?;
         Ok(())
     }
 

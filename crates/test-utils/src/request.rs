@@ -119,6 +119,11 @@ impl Request {
         Self::new(RequestKind::Put, location).with_detail("multipart")
     }
 
+    /// A step of an upload that has begun: a part, its end, or its cancellation.
+    pub(crate) fn upload(location: &Path, step: impl Into<String>) -> Self {
+        Self::new(RequestKind::Put, location).with_detail(step)
+    }
+
     pub(crate) fn delete(location: &Path) -> Self {
         Self::new(RequestKind::Delete, location)
     }
