@@ -537,7 +537,12 @@ async fn empty_text_of_every_type_is_refused() {
                 assert_mentions(&error, &["partition column 'p0'", "empty text"]);
             }
             let objects: Vec<_> = lake.store().list(None).try_collect().await.unwrap();
-            assert!(objects.is_empty(), "{objects:?}");
+            // What tells readers to look for statements that replace files.
+            let keys = objects.iter().map(|object| object.location.as_ref());
+            let keys: Vec<&str> = keys
+                .filter(|key| !key.ends_with("/0.overwritten"))
+                .collect();
+            assert!(keys.is_empty(), "{keys:?}");
         }
     }
 }

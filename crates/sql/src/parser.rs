@@ -281,6 +281,14 @@ fn create_before_query(parser: &DFParser<'_>) -> Option<Vec<TokenWithSpan>> {
     if !is_word(0, Keyword::CREATE) {
         return None;
     }
+    let begins_query = |index| match &token(index).token {
+        Token::LParen => true,
+        Token::Word(word) => matches!(
+            word.keyword,
+            Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::TABLE | Keyword::FROM
+        ),
+        _ => false,
+    };
     let mut depth = 0_usize;
     let mut index = 1;
     loop {
@@ -288,10 +296,7 @@ fn create_before_query(parser: &DFParser<'_>) -> Option<Vec<TokenWithSpan>> {
             Token::EOF | Token::SemiColon => return None,
             Token::LParen => depth += 1,
             Token::RParen => depth = depth.saturating_sub(1),
-            _ if depth == 0
-                && is_word(index, Keyword::AS)
-                && !is_word(index - 1, Keyword::STORED) =>
-            {
+            _ if depth == 0 && is_word(index, Keyword::AS) && begins_query(index + 1) => {
                 return Some((0..index).map(|index| token(index).clone()).collect());
             }
             _ => {}

@@ -1,5 +1,6 @@
 //! Errors that name the file, and its progress: wraps what reads a file, from opening it to its last row.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +44,19 @@ impl Morselizer for NamingMorselizer {
     }
 }
 
+/// Whether a file is not there.
+fn is_missing(error: &DataFusionError) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let error_of_store = error.downcast_ref::<object_store::Error>();
+        if matches!(error_of_store, Some(object_store::Error::NotFound { .. })) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// The name of a file, kept by whatever is still going to read it.
 #[derive(Debug, Clone)]
 struct FileName(Arc<OpenFile>);
@@ -56,6 +70,10 @@ struct OpenFile {
 impl FileName {
     fn context(&self, error: DataFusionError) -> DataFusionError {
         let advice = match error.find_root() {
+            _ if is_missing(&error) => {
+                ", which was there when the query listed its partition and has been replaced or deleted since; run the query \
+                 again"
+            }
             DataFusionError::ParquetError(_) => {
                 "; if it is no data, begin its name with '_' or '.', or leave it out by \
                  'source.path.regex-pattern'"
