@@ -78,7 +78,8 @@ impl Destinations {
         if let Some(sorted) = sorted.as_ref() {
             return Ok(Arc::clone(sorted));
         }
-        let begun = SortedWriter::try_new(&self.files, &self.context, self.parallelism())?;
+        let one_by_one = Arc::new(self.files.of_one_task_each());
+        let begun = SortedWriter::try_new(&one_by_one, &self.context, self.parallelism())?;
         Ok(Arc::clone(sorted.insert(Arc::new(begun))))
     }
 
@@ -98,7 +99,8 @@ impl Destinations {
         if read.is_ok() && result.is_ok() && !self.sorts() {
             // As many again wait for the store.
             let tasks = 2 * self.parallelism();
-            result = self.buffer.write(&self.files, tasks, &mut files).await;
+            let one_by_one = Arc::new(self.files.of_one_task_each());
+            result = self.buffer.write(&one_by_one, tasks, &mut files).await;
         }
         let sorted = lock(&self.sorted).take();
         if let Some(sorted) = sorted {

@@ -7,6 +7,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::{DataFusionError, Result, exec_datafusion_err, exec_err, internal_err};
+use datafusion::datasource::file_format::FileFormat;
+use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::datasource::physical_plan::{FileOutputMode, FileSinkConfig};
 use datafusion::datasource::sink::DataSinkExec;
@@ -30,9 +32,10 @@ use super::replaced::Replaced;
 use super::transaction::{FilePlace, Transaction, WrittenFile};
 
 /// Begins the files of a statement.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct FileWriters {
     sink: Arc<Sink>,
+    format: Arc<dyn FileFormat>,
     transaction: Arc<Transaction>,
     replaced: Option<Arc<Replaced>>,
     store: Arc<MeteredStore>,
@@ -67,12 +70,24 @@ impl FileWriters {
             runtime,
         );
         Ok(Self {
+            format: Arc::clone(&sink.format),
             sink,
             transaction,
             replaced,
             store,
             context: Arc::new(context),
         })
+    }
+
+    /// The same for files of which several are written at once, so that nothing is gained by more tasks for each.
+    pub(super) fn of_one_task_each(&self) -> Self {
+        let mut files = self.clone();
+        if let Some(parquet) = files.format.downcast_ref::<ParquetFormat>() {
+            let mut options = parquet.options().clone();
+            options.global.allow_single_file_parallelism = false;
+            files.format = Arc::new(ParquetFormat::default().with_options(options));
+        }
+        files
     }
 
     pub(super) fn sink(&self) -> &Arc<Sink> {
@@ -114,7 +129,7 @@ impl FileWriters {
             file_output_mode: FileOutputMode::SingleFile,
         };
         let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
-        let format = &sink.format;
+        let format = &self.format;
         // Parquet files say it in their metadata.
         let order = LexRequirement::new(sink.order()?.into_iter().map(Into::into));
         let plan = format.create_writer_physical_plan(input, &sink.state, config, order);
