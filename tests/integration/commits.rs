@@ -228,7 +228,8 @@ async fn a_query_does_not_mix_the_states_of_a_table() {
             let reader = held_reader(&fixture, &gate, "t/p=2/q=a").await;
             let query = query.to_owned();
             let name = format!("{query}: {second}");
-            let running = SpawnedTask::spawn(async move { reader.sql(&query).await?.collect().await });
+            let running =
+                SpawnedTask::spawn(async move { reader.sql(&query).await?.collect().await });
             while gate.held() == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

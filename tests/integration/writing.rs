@@ -313,6 +313,26 @@ async fn new_partitions_are_registered() {
     );
 }
 
+/// Nobody would know to which of the two a file belongs.
+#[tokio::test]
+async fn a_new_partition_is_not_written_into_another_one() {
+    let fixture = Fixture::new();
+    let options = "'has_header' 'true', 'partition.catalog' 'registered'";
+    let declared = fixture.declare("id BIGINT, p INT", "CSV", "p", options);
+    declared.await.unwrap();
+    let place = fixture.lake.location("t/p=1/");
+    let add = format!("ALTER TABLE t ADD PARTITION (p = 2) LOCATION '{place}'");
+    fixture.run(&add).await.unwrap();
+    error(
+        &fixture,
+        "INSERT INTO t VALUES (1, 1)",
+        &["'t/p=1'", "each needs one of its own"],
+    )
+    .await;
+    fixture.run("INSERT INTO t VALUES (2, 2)").await.unwrap();
+    assert_eq!(fixture.rows("SELECT id, p FROM t").await, ["2 | 2"]);
+}
+
 #[tokio::test]
 async fn a_partition_that_the_table_leaves_out_is_not_written() {
     let fixture = Fixture::new();

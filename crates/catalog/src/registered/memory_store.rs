@@ -1,6 +1,6 @@
 //! [`MemoryPartitionStore`]: registered partitions that last as long as their table.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,9 +11,9 @@ use datafusion::arrow::row::{RowConverter, SortField};
 use datafusion::common::Result;
 use datafusion_partitioned_core::{
     Partition, PartitionBatch, PartitionSource, PartitionSpec, PartitionValues,
-    enclosing_locations, overlap_error,
 };
 
+use super::locations::Locations;
 use super::store::{PartitionStore, StoredPartitions, already_registered};
 
 /// A [`PartitionStore`] in memory.
@@ -27,7 +27,7 @@ struct State {
     version: u64,
     /// By their values as bytes, which take a third of the memory of the values.
     partitions: BTreeMap<Box<[u8]>, PartitionSource>,
-    locations: BTreeSet<Box<str>>,
+    locations: Locations,
 }
 
 impl MemoryPartitionStore {
@@ -84,33 +84,10 @@ impl MemoryPartitionStore {
 impl State {
     fn add(&mut self, key: &[u8], source: &PartitionSource) -> Result<()> {
         let location = source.location.as_ref();
-        self.check_location(location)?;
+        self.locations.check(location)?;
         self.partitions.insert(key.into(), source.clone());
-        self.locations.insert(location.into());
+        self.locations.insert(location);
         Ok(())
-    }
-
-    /// Fails when files at `location` would be found in a partition that is here too.
-    fn check_location(&self, location: &str) -> Result<()> {
-        if let Some(same) = self.locations.get(location) {
-            return Err(overlap_error(location, same));
-        }
-        let mut around = enclosing_locations(location);
-        if let Some(around) = around.find(|around| self.locations.contains(*around)) {
-            return Err(overlap_error(location, around));
-        }
-        let prefix = match location {
-            "" => String::new(),
-            location => format!("{location}/"),
-        };
-        let next = self
-            .locations
-            .range(prefix.clone().into_boxed_str()..)
-            .next();
-        match next.filter(|next| next.starts_with(&prefix)) {
-            Some(inside) => Err(overlap_error(inside, location)),
-            None => Ok(()),
-        }
     }
 
     fn remove(&mut self, key: &[u8]) -> Option<PartitionSource> {

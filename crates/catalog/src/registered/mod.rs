@@ -5,6 +5,7 @@
 //!   SELECT ..                    --list-> RegisteredCatalog --version, load---> (memory, a file ..)
 //! ```
 
+mod locations;
 mod memory_store;
 mod store;
 
@@ -24,6 +25,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use object_store::path::Path;
 
+use self::locations::Locations;
 use crate::directory::{DirectoryCatalog, refuse_empty_text};
 
 pub use memory_store::MemoryPartitionStore;
@@ -76,6 +78,8 @@ struct Known {
     partitions: MemoryCatalog,
     /// Made when it is first needed.
     locations: OnceLock<HashMap<PartitionValues, Path>>,
+    /// The same.
+    taken: OnceLock<Locations>,
 }
 
 impl Known {
@@ -92,6 +96,18 @@ impl Known {
         let locations = locations.collect::<Result<HashMap<_, _>>>()?;
         let locations = self.locations.get_or_init(|| locations);
         Ok(locations.get(values).cloned())
+    }
+
+    /// Fails when a new partition cannot be here, because of one that is there already.
+    fn check_free(&self, location: &Path) -> Result<()> {
+        let taken = self.taken.get_or_init(|| {
+            let mut taken = Locations::default();
+            for source in self.partitions.partitions().sources() {
+                taken.insert(source.location.as_ref());
+            }
+            taken
+        });
+        taken.check(location.as_ref())
     }
 }
 
@@ -231,6 +247,7 @@ impl Shared {
             version: stored.version,
             partitions,
             locations: OnceLock::new(),
+            taken: OnceLock::new(),
         });
         *self.remembered() = Some(Arc::clone(&known));
         Ok(known)
@@ -325,7 +342,10 @@ impl Committer for RegisteredCatalog {
         }
         refuse_empty_text(&self.shared.spec, &values)?;
         match self.default_location(&values)? {
-            Some(location) => Ok(location),
+            Some(location) => {
+                known.check_free(&location)?;
+                Ok(location)
+            }
             None => plan_err!(
                 "the partition ({}) is not registered, and there is no rule where new ones are",
                 self.shared.spec.describe(&values)
