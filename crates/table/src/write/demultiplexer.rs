@@ -142,7 +142,8 @@ struct Slot {
 }
 
 impl Demultiplexer {
-    pub(super) fn try_new(destinations: Arc<Destinations>) -> Result<Self> {
+    /// For the input with this number.
+    pub(super) fn try_new(destinations: Arc<Destinations>, input: usize) -> Result<Self> {
         let sink = destinations.files.sink();
         let spec = sink.spec.clone();
         let fields = spec.fields().iter();
@@ -153,7 +154,7 @@ impl Demultiplexer {
             converter: RowConverter::new(fields.collect())?,
             spec,
             slots: vec![],
-            chunk: ChunkBuilder::default(),
+            chunk: ChunkBuilder::of_input(input),
             written_schema: sink.written_schema(),
             batch_size: destinations.context.session_config().batch_size(),
             destinations,

@@ -134,8 +134,8 @@ impl ExecutionPlan for PartitionedSinkExec {
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
-        // It reads all of its inputs at once, and a small one should make one file.
-        vec![false]
+        // It reads all of its inputs at once; how many these are makes no more files.
+        vec![self.ordering.is_none()]
     }
 
     fn required_input_ordering(&self) -> Vec<Option<OrderingRequirements>> {
@@ -258,7 +258,7 @@ async fn write_files(
             partition,
             Arc::clone(context),
         )?;
-        let demultiplexer = Demultiplexer::try_new(Arc::clone(&destinations))?;
+        let demultiplexer = Demultiplexer::try_new(Arc::clone(&destinations), partition)?;
         inputs.spawn(demultiplexer.run(rows));
     }
     let mut read = Ok(());

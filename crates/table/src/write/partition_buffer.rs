@@ -42,6 +42,8 @@ pub(super) struct Chunk {
     /// The partitions in it, and where the rows of each end.
     ends: Vec<(u32, usize)>,
     bytes: usize,
+    /// The input that they come from. Its chunks are added in their order.
+    input: usize,
 }
 
 impl PartitionBuffer {
@@ -102,7 +104,9 @@ impl PartitionBuffer {
         tasks: usize,
         written: &mut Vec<WrittenFile>,
     ) -> Result<()> {
-        let chunks = std::mem::take(&mut *lock(&self.chunks));
+        let mut chunks = std::mem::take(&mut *lock(&self.chunks));
+        // Files keep the order of the rows in the inputs.
+        chunks.sort_by_key(|chunk| chunk.input);
         let units = Units {
             units: units(&chunks, tasks),
             chunks,
@@ -132,9 +136,18 @@ pub(super) struct ChunkBuilder {
     batches: Vec<RecordBatch>,
     codes: Vec<u32>,
     bytes: usize,
+    input: usize,
 }
 
 impl ChunkBuilder {
+    /// Rows of the input with this number.
+    pub(super) fn of_input(input: usize) -> Self {
+        Self {
+            input,
+            ..Self::default()
+        }
+    }
+
     /// How many bytes a batch takes.
     pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
         get_record_batch_memory_size(batch) + batch.num_rows() * size_of::<u32>()
@@ -158,8 +171,8 @@ impl ChunkBuilder {
 
     /// All batches, and what they take.
     pub(super) fn take(&mut self) -> (Vec<RecordBatch>, usize) {
-        let Self { batches, bytes, .. } = std::mem::take(self);
-        (batches, bytes)
+        let taken = std::mem::replace(self, Self::of_input(self.input));
+        (taken.batches, taken.bytes)
     }
 
     /// The rows by partition, and as they came within each.
@@ -168,7 +181,8 @@ impl ChunkBuilder {
             batches,
             codes,
             bytes,
-        } = std::mem::take(self);
+            input,
+        } = std::mem::replace(self, Self::of_input(self.input));
         let Some(last) = codes.iter().max() else {
             return Ok(None);
         };
@@ -202,6 +216,7 @@ impl ChunkBuilder {
             rows: interleave_record_batch(&batches, &order)?,
             ends,
             bytes,
+            input,
         }))
     }
 }
