@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Constraints, DFSchema, Result, TableReference, config_err};
+use datafusion::common::utils::quote_identifier;
+use datafusion::common::{Constraints, Result, TableReference, config_err};
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::dml::CopyTo;
 use datafusion::logical_expr::{CreateExternalTable, LogicalPlan};
 use datafusion_partitioned_connector::{CONNECTOR, create_table};
 
 use crate::create::registry;
-use crate::create_as::insert_into;
+use crate::create_as::{columns_of, insert_into};
 use crate::location::NewDirectory;
 
 /// What the table is called in messages.
@@ -74,18 +75,16 @@ fn command(state: &SessionState, copy: &CopyTo) -> Result<CreateExternalTable> {
         options.insert("sink.keep-partition-columns".to_owned(), "true".to_owned());
     }
     options.insert(CONNECTOR.key().to_owned(), "filesystem".to_owned());
-    // Columns of a join keep no names of tables in files.
-    let fields = schema
-        .fields()
-        .iter()
-        .map(|field| (None, Arc::clone(field)));
-    let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
+    let schema = columns_of(schema)?;
+    // DataFusion has found the columns of these names.
+    let partition_by = copy.partition_by.iter();
+    let partition_by = partition_by.map(|name| quote_identifier(name).into_owned());
     Ok(CreateExternalTable {
         schema: Arc::new(schema),
         name: TableReference::bare(TARGET),
         locations: vec![copy.output_url.clone()],
         file_type: copy.file_type.get_ext().to_uppercase(),
-        table_partition_cols: copy.partition_by.clone(),
+        table_partition_cols: partition_by.collect(),
         if_not_exists: false,
         or_replace: false,
         temporary: true,

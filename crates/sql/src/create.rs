@@ -25,7 +25,7 @@ pub(crate) fn registry(state: &SessionState) -> Result<Arc<ConnectorRegistry>> {
     })
 }
 
-/// Makes and registers the table of a statement.
+/// Makes and registers the table of a statement. Returns whether it has: not with `IF NOT EXISTS` and a table that is there.
 ///
 /// A connector is only asked when the table is wanted: not for one that exists already. With `OR REPLACE`
 /// the old table stays until the new one is there, and of statements at the same time exactly one wins.
@@ -35,12 +35,12 @@ pub(crate) fn registry(state: &SessionState) -> Result<Arc<ConnectorRegistry>> {
 pub(crate) async fn create_and_register(
     state: &SessionState,
     command: &CreateExternalTable,
-) -> Result<()> {
+) -> Result<bool> {
     let name = &command.name;
     let schema = state.schema_for_ref(name.clone())?;
     let exists = schema.table_exist(name.table());
     if exists && command.if_not_exists {
-        return Ok(());
+        return Ok(false);
     }
     let already_exists = || {
         exec_err!(
@@ -62,12 +62,12 @@ pub(crate) async fn create_and_register(
     let _alone = replacing.0.lock().await;
     // A schema that can put a table in the place of another does so here.
     match schema.register_table(name.table().to_owned(), Arc::clone(&table)) {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) if !schema.table_exist(name.table()) => Err(error),
-        Err(_) if command.if_not_exists => Ok(()),
+        Err(_) if command.if_not_exists => Ok(false),
         Err(_) if !command.or_replace => already_exists(),
         Err(error) => match schema.is::<MemorySchemaProvider>() {
-            true => replace_in_memory(schema.as_ref(), name.table(), table),
+            true => replace_in_memory(schema.as_ref(), name.table(), table).map(|()| true),
             false => Err(error),
         },
     }

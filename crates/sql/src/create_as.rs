@@ -65,18 +65,18 @@ pub(crate) async fn create_as(
     {
         return Ok(DataFrame::new(state.clone(), nothing()?));
     }
-    command.schema = Arc::new(columns_of(&query)?);
+    command.schema = Arc::new(columns_of(query.schema())?);
     let directory = NewDirectory::make(&command.locations)?;
-    create_and_register(state, &command).await?;
+    if !create_and_register(state, &command).await? {
+        // Somebody else has, since then.
+        return Ok(DataFrame::new(state.clone(), nothing()?));
+    }
     match fill(context, state, &command, query).await {
         Ok(written) => {
             if let Some(directory) = directory {
                 directory.keep();
             }
-            Ok(match written {
-                Some(written) => written,
-                None => DataFrame::new(state.clone(), nothing()?),
-            })
+            Ok(written)
         }
         Err(error) => {
             let schema = state.schema_for_ref(name.clone())?;
@@ -87,8 +87,7 @@ pub(crate) async fn create_as(
 }
 
 /// The columns of a query as those of a table, which may be NULL in other rows.
-fn columns_of(query: &LogicalPlan) -> Result<DFSchema> {
-    let schema = query.schema();
+pub(crate) fn columns_of(schema: &DFSchema) -> Result<DFSchema> {
     let fields = schema.fields().iter().map(|field| {
         let field = Field::new(field.name(), field.data_type().clone(), true);
         (None, Arc::new(field))
@@ -101,11 +100,18 @@ async fn fill(
     state: &SessionState,
     command: &CreateExternalTable,
     query: LogicalPlan,
-) -> Result<Option<DataFrame>> {
+) -> Result<DataFrame> {
     let table = provider_of(state, &command.name).await?;
     refuse_used_place(state, command, table.as_ref()).await?;
     let plan = insert_into(command.name.clone(), table, query)?;
-    insert(context, state, &plan, &vec![]).await
+    match insert(context, state, &plan, &vec![]).await? {
+        Some(written) => Ok(written),
+        // Another sink: it says how many rows there are.
+        None => {
+            let count = DataFrame::new(state.clone(), plan);
+            context.read_batches(count.collect().await?)
+        }
+    }
 }
 
 /// The plan that inserts the rows of a query, whose columns are those of the table in any order.

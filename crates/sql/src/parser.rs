@@ -265,12 +265,20 @@ fn parse_create(parser: &mut DFParser<'_>) -> Result<parser::Statement> {
 }
 
 fn is_create_external(parser: &DFParser<'_>) -> bool {
-    let words = (0..6).map(|index| &parser.parser.peek_nth_token_ref(index).token);
-    let mut words = words.map_while(|token| match token {
-        Token::Word(word) => Some(word.keyword),
-        _ => None,
+    let words = (0..).map(
+        |index| match &parser.parser.peek_nth_token_ref(index).token {
+            Token::Word(word) => word.keyword,
+            _ => Keyword::NoKeyword,
+        },
+    );
+    let mut words = words.skip_while(|keyword| {
+        use Keyword::{CREATE, OR, REPLACE, TEMP, TEMPORARY, UNBOUNDED};
+        matches!(
+            keyword,
+            CREATE | OR | REPLACE | TEMP | TEMPORARY | UNBOUNDED
+        )
     });
-    words.any(|keyword| keyword == Keyword::EXTERNAL)
+    words.next() == Some(Keyword::EXTERNAL)
 }
 
 /// The tokens of `CREATE .. TABLE ..` in front of `AS` and a query.

@@ -10,6 +10,7 @@ use datafusion_partitioned_catalog::{Lister, ListingCache, TRUNCATED, list_data_
 use datafusion_partitioned_core::{
     ListingContext, Partition, PartitionPredicate, PartitionedOptions, TimeSpan,
 };
+use datafusion_partitioned_table::PartitionedTableProvider;
 use futures::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path;
 use object_store::{ObjectStoreExt, PutPayload};
@@ -42,6 +43,9 @@ impl Change for DropPartitions {
             None if self.purge => None,
             None => Some(self.target.registry("DROP PARTITION without PURGE")?),
         };
+        if self.purge {
+            finish_interrupted(&self.target, state).await?;
+        }
         let mut dropped: Vec<Partition> = vec![];
         for (text, predicate) in &self.predicates {
             let found = partitions(&self.target, state, predicate).await?;
@@ -104,6 +108,7 @@ impl Change for TruncateTable {
     }
 
     async fn make(&self, state: &SessionState) -> Result<Vec<ChangedPartition>> {
+        finish_interrupted(&self.target, state).await?;
         let partitions = partitions(&self.target, state, &self.predicate).await?;
         let files = files_of(&self.target, state, &partitions).await?;
         if self.target.catalog()?.registry().is_some() {
@@ -116,6 +121,15 @@ impl Change for TruncateTable {
         }
         delete_files(&self.target, state, &partitions, files, AGAIN).await?;
         changed(&self.target, "truncated", &partitions)
+    }
+}
+
+/// Lets statements end that were killed behind their commits: what is deleted must not come back with them.
+async fn finish_interrupted(target: &Target, state: &SessionState) -> Result<()> {
+    let table = target.provider.downcast_ref::<PartitionedTableProvider>();
+    match table.filter(|table| table.catalog().committer().is_some()) {
+        Some(table) => table.finish_interrupted(state).await,
+        None => Ok(()),
     }
 }
 

@@ -32,7 +32,8 @@ use crate::reader::{FilePartitionReader, OnMissing};
 use crate::text_filter::filtered_by_text;
 use crate::widening::WideningAdapterFactory;
 use crate::write::{
-    Leftovers, PartitionedSinkExec, Sink, SinkOptions, cast_to, counted, remove_leftovers,
+    Leftovers, PartitionedSinkExec, Sink, SinkOptions, cast_to, counted, finish_interrupted,
+    remove_leftovers,
 };
 
 /// A table whose partitions come from a [`PartitionCatalog`] and whose files have one format.
@@ -175,6 +176,15 @@ impl PartitionedTableProvider {
     /// Where the partitions come from.
     pub fn catalog(&self) -> &Arc<dyn PartitionCatalog> {
         &self.catalog
+    }
+
+    /// Finishes the statements that were killed behind their commits, before files of theirs are deleted.
+    ///
+    /// # Errors
+    /// When the table cannot be written, and when requests fail.
+    pub async fn finish_interrupted(&self, state: &SessionState) -> Result<()> {
+        let sink = self.sink_of(state, false)?;
+        finish_interrupted(&sink, &TaskContext::from(state)).await
     }
 
     /// Finishes the statements that were killed behind their commits, and deletes the hidden files that others have left:

@@ -23,15 +23,16 @@ impl Walk {
     }
 
     /// Looks for what is seen of commits before anything else of the table: on a local file system, where that is no
-    /// request.
+    /// request, and of a table with several roots.
     pub(super) async fn look_for_commits(&self, lister: &Lister) -> Result<()> {
         let mut directories = self.table.commit_directories();
         let Some(first) = directories.next() else {
             return Ok(());
         };
+        // A record can be about files in other roots, which nothing tells while these are listed.
         match lister.is_local_directory(&first) {
-            None => Ok(()),
-            Some(_) => self.load_commits(lister).await,
+            None if self.table.roots.len() == 1 => Ok(()),
+            _ => self.load_commits(lister).await,
         }
     }
 
@@ -112,7 +113,9 @@ impl Walk {
                 walk.load_commits(&lister).await?;
             }
             let checked = objects.and_then(move |objects| {
-                let is_late = walk.checked.get().is_none() && walk.has_commits(&objects);
+                // Markers alone, of stores that list in no order, change nothing.
+                let is_late = walk.checked.get().is_none()
+                    && walk.has_commits(&objects, &[CommitRecord::EXTENSION]);
                 std::future::ready(match is_late {
                     false => Ok(objects),
                     true => exec_err!(
@@ -126,22 +129,20 @@ impl Walk {
         stream::once(looked).try_flatten().boxed()
     }
 
-    fn has_commits(&self, objects: &[ObjectMeta]) -> bool {
+    fn has_commits(&self, objects: &[ObjectMeta], extensions: &[&str]) -> bool {
         let mut directories = self.table.commit_directories();
         directories.any(|directory| {
             objects.iter().any(|object| {
                 let path = object.location.as_ref();
                 object.location.prefix_matches(&directory)
-                    && [CommitRecord::EXTENSION, CommitRecord::OVERWRITTEN]
-                        .iter()
-                        .any(|extension| path.ends_with(extension))
+                    && extensions.iter().any(|extension| path.ends_with(extension))
             })
         })
     }
 
     /// Whether there may be records, as far as the first objects of a listing tell, which are in the order of keys.
     fn may_have_commits(&self, first: &[ObjectMeta]) -> bool {
-        if self.has_commits(first) {
+        if self.has_commits(first, &[CommitRecord::EXTENSION, CommitRecord::OVERWRITTEN]) {
             return true;
         }
         let Some(last) = first.last().filter(|_| first.len() >= OBJECTS_PER_BATCH) else {

@@ -104,7 +104,12 @@ impl Commits {
         self.forget_listings(files.iter().chain(&removed))?;
         published?;
         let written = record.written(&self.sink.spec)?;
-        self.sink.committer.commit(&written).await?;
+        let committed = self.sink.committer.commit(&written).await;
+        if let Err(DataFusionError::Plan(_)) = &committed {
+            // It would fail each time.
+            ignore_missing(self.store.delete(path).await)?;
+        }
+        committed?;
         let commit = PartitionCommit {
             spec: self.sink.spec.clone(),
             root: self.sink.committer.root(),
@@ -195,7 +200,9 @@ async fn publish_file(store: &Arc<dyn ObjectStore>, published: &Path) -> Result<
         Err(object_store::Error::NotFound { .. }) => {
             let there = store.head(published).await;
             there.map(drop).map_err(|error| {
-                DataFusionError::from(error).context("a file of a committed statement is gone")
+                DataFusionError::from(error).context(
+                    "a file of a committed statement is gone; when that is right, delete the commit record in '_commits'",
+                )
             })
         }
         Err(error) => Err(error.into()),

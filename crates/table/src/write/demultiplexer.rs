@@ -9,6 +9,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::row::{OwnedRow, Row, RowConverter, SortField};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::LexOrdering;
 use datafusion_partitioned_core::{PartitionSpec, PartitionValues};
 use futures::StreamExt;
 
@@ -29,16 +30,23 @@ pub(super) struct Destinations {
     buffer: PartitionBuffer,
     /// For these too, when they do not fit into memory, or have an order.
     sorted: Mutex<Option<Arc<SortedWriter>>>,
+    /// That of the query.
+    ordering: Option<LexOrdering>,
 }
 
 impl Destinations {
-    pub(super) fn new(files: FileWriters, context: Arc<TaskContext>) -> Self {
+    pub(super) fn new(
+        files: FileWriters,
+        ordering: Option<LexOrdering>,
+        context: Arc<TaskContext>,
+    ) -> Self {
         Self {
             buffer: PartitionBuffer::new(&context),
             files: Arc::new(files),
             context,
             open: Mutex::default(),
             sorted: Mutex::default(),
+            ordering,
         }
     }
 
@@ -79,7 +87,12 @@ impl Destinations {
             return Ok(Arc::clone(sorted));
         }
         let one_by_one = Arc::new(self.files.of_one_task_each());
-        let begun = SortedWriter::try_new(&one_by_one, &self.context, self.parallelism())?;
+        let mut order = self.files.sink().order()?;
+        if order.is_empty() {
+            order.extend(self.ordering.iter().flatten().cloned());
+        }
+        let lanes = self.parallelism();
+        let begun = SortedWriter::try_new(&one_by_one, &order, &self.context, lanes)?;
         Ok(Arc::clone(sorted.insert(Arc::new(begun))))
     }
 

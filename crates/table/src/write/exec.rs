@@ -21,6 +21,7 @@ use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, Physic
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties,
@@ -60,9 +61,9 @@ impl PartitionedSinkExec {
             Boundedness::Bounded,
         );
         Self {
-            ordering: match input.output_partitioning().partition_count() {
-                1 => input.output_ordering().cloned(),
-                _ => None,
+            ordering: match is_sorted(&input) {
+                true => input.output_ordering().cloned(),
+                false => None,
             },
             input,
             sink,
@@ -96,6 +97,15 @@ impl PartitionedSinkExec {
         sink.ordering.clone_from(&self.ordering);
         Ok(sink)
     }
+}
+
+/// Whether the rows of a query come in the order that it asks for, and not only in one that they happen to have.
+fn is_sorted(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    plan.is::<SortExec>()
+        || (children.len() == 1
+            && plan.maintains_input_order().iter().all(|keeps| *keeps)
+            && is_sorted(children[0]))
 }
 
 impl DisplayAs for PartitionedSinkExec {
@@ -189,10 +199,10 @@ impl ExecutionPlan for PartitionedSinkExec {
             return internal_err!("PartitionedSinkExec has no output {partition}");
         }
         let (sink, input) = (Arc::clone(&self.sink), Arc::clone(&self.input));
-        let fixed = self.fixed.clone();
+        let (fixed, ordering) = (self.fixed.clone(), self.ordering.clone());
         let metrics = self.metrics.clone();
         let written = stream::once(async move {
-            let written = write(&sink, &fixed, &input, &context).await?;
+            let written = write(&sink, &fixed, ordering, &input, &context).await?;
             for (name, count) in [
                 ("partitions_written", written.len() as u64),
                 ("files_written", written.iter().map(|w| w.files).sum()),
@@ -213,6 +223,7 @@ impl ExecutionPlan for PartitionedSinkExec {
 async fn write(
     sink: &Arc<Sink>,
     fixed: &StaticValues,
+    ordering: Option<LexOrdering>,
     input: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,
 ) -> Result<Vec<WrittenPartition>> {
@@ -222,7 +233,7 @@ async fn write(
     let transaction = Arc::new(Transaction::new(store, commits, extension(sink)?));
     // Also when nobody waits for it any more.
     let _abort = AbortOnDrop(Arc::clone(&transaction));
-    let written = write_files(sink, fixed, input, context, &transaction).await;
+    let written = write_files(sink, fixed, ordering, input, context, &transaction).await;
     if written.is_err() {
         transaction.abort().await;
     }
@@ -232,6 +243,7 @@ async fn write(
 async fn write_files(
     sink: &Arc<Sink>,
     fixed: &StaticValues,
+    ordering: Option<LexOrdering>,
     input: &Arc<dyn ExecutionPlan>,
     context: &Arc<TaskContext>,
     transaction: &Arc<Transaction>,
@@ -247,7 +259,8 @@ async fn write_files(
         context.runtime_env().object_store(&sink.store_url)?,
         context,
     )?;
-    let destinations = Arc::new(Destinations::new(files, Arc::clone(context)));
+    let destinations = Destinations::new(files, ordering, Arc::clone(context));
+    let destinations = Arc::new(destinations);
     let schema = sink.schema();
     let mut inputs = JoinSet::new();
     for partition in 0..input.output_partitioning().partition_count() {
@@ -276,13 +289,15 @@ async fn write_files(
     if let Some(replaced) = &replaced {
         replaced.mark_emptied(&written).await?;
     }
+    // From here on they are not those of a statement that somebody drops.
+    let pending = transaction.take_pending();
     let (transaction, finished) = (Arc::clone(transaction), written.clone());
     #[expect(
         clippy::disallowed_methods,
         reason = "a commit that has begun goes on to its end when nobody waits for it any more"
     )]
     let committed = tokio::spawn(async move {
-        let commit = transaction.commit(&files, &finished, replaced.as_deref());
+        let commit = transaction.commit(pending, &files, &finished, replaced.as_deref());
         commit.await
     });
     let committed = committed.await;

@@ -28,6 +28,13 @@ pub struct Leftovers {
     pub deleted: Vec<Path>,
 }
 
+/// Finishes the statements that were killed behind their commits.
+pub(crate) async fn finish_interrupted(sink: &Arc<Sink>, context: &TaskContext) -> Result<()> {
+    let store = context.runtime_env().object_store(&sink.store_url)?;
+    Commits::new(Arc::clone(sink), store).recover().await?;
+    Ok(())
+}
+
 /// Finishes the statements that were killed behind their commits, and deletes the hidden files of others that are older
 /// than the option `sink.pending.grace-time` says.
 pub(crate) async fn remove_leftovers(sink: &Arc<Sink>, context: &TaskContext) -> Result<Leftovers> {

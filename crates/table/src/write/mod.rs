@@ -36,7 +36,7 @@ mod transaction;
 pub use exec::PartitionedSinkExec;
 pub(crate) use exec::{cast_to, counted};
 pub use leftovers::Leftovers;
-pub(crate) use leftovers::remove_leftovers;
+pub(crate) use leftovers::{finish_interrupted, remove_leftovers};
 pub(crate) use options::SinkOptions;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

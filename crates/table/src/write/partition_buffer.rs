@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::{concat_batches, interleave_record_batch};
 use datafusion::arrow::row::{OwnedRow, Row};
 use datafusion::common::runtime::JoinSet;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
 
 use super::demultiplexer::partition_values;
 use super::file_writer::FileWriters;
@@ -27,12 +27,17 @@ const CHUNK_BYTES: usize = 64 << 20;
 /// Rows are handed to the writer of a file in batches of this size.
 const ROWS_AT_A_TIME: usize = 1 << 16;
 
+/// So are those of very wide rows.
+const BYTES_AT_A_TIME: usize = 16 << 20;
+
 /// Rows of all inputs, as far as the memory pool has room for them.
 pub(super) struct PartitionBuffer {
     /// The partitions by their values.
     codes: Mutex<HashMap<OwnedRow, u32>>,
     chunks: Mutex<Vec<Chunk>>,
     reservation: MemoryReservation,
+    /// The most bytes that it takes: the files that are written, and the sort of a full buffer, need some too.
+    most: usize,
     is_full: AtomicBool,
 }
 
@@ -49,9 +54,14 @@ pub(super) struct Chunk {
 impl PartitionBuffer {
     pub(super) fn new(context: &TaskContext) -> Self {
         let consumer = MemoryConsumer::new("PartitionBuffer").with_can_spill(true);
+        let most = match context.memory_pool().memory_limit() {
+            MemoryLimit::Finite(bytes) => bytes / 2,
+            MemoryLimit::Infinite | MemoryLimit::Unknown => usize::MAX,
+        };
         Self {
             codes: Mutex::default(),
             chunks: Mutex::default(),
+            most,
             reservation: consumer.register(context.memory_pool()),
             is_full: AtomicBool::new(false),
         }
@@ -71,7 +81,8 @@ impl PartitionBuffer {
 
     /// Whether there is room for so many bytes.
     pub(super) fn reserve(&self, bytes: usize) -> bool {
-        if self.is_full() || self.reservation.try_grow(bytes).is_err() {
+        let is_too_much = self.reservation.size().saturating_add(bytes) > self.most;
+        if self.is_full() || is_too_much || self.reservation.try_grow(bytes).is_err() {
             self.is_full.store(true, Ordering::Release);
             return false;
         }
@@ -213,12 +224,32 @@ impl ChunkBuilder {
         }
         let batches: Vec<&RecordBatch> = batches.iter().collect();
         Ok(Some(Chunk {
-            rows: interleave_record_batch(&batches, &order)?,
+            rows: compact(&interleave_record_batch(&batches, &order)?)?,
             ends,
             bytes,
             input,
         }))
     }
+}
+
+/// The same rows, without what arrays of views keep of the batches that they come from.
+pub(super) fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| -> ArrayRef {
+        if let Some(views) = column.as_string_view_opt() {
+            return Arc::new(views.gc());
+        }
+        match column.as_binary_view_opt() {
+            Some(views) => Arc::new(views.gc()),
+            None => Arc::clone(column),
+        }
+    });
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = columns.collect();
+    Ok(RecordBatch::try_new_with_options(
+        batch.schema(),
+        columns,
+        &options,
+    )?)
 }
 
 impl Chunk {
@@ -293,13 +324,19 @@ async fn write_units(files: Arc<FileWriters>, units: Arc<Units>) -> Result<Vec<W
         let values = partition_values(&sink.spec, values, range.start)?;
         let mut writer = RollingWriter::try_new(Arc::clone(&files), values).await?;
         let mut batches: Vec<RecordBatch> = vec![];
-        let mut rows = 0;
+        let (mut rows, mut bytes) = (0, 0);
         for (position, (chunk, range)) in unit.ranges.iter().enumerate() {
-            let batch = &units.chunks[*chunk].rows;
+            let Chunk {
+                rows: batch,
+                bytes: all,
+                ..
+            } = &units.chunks[*chunk];
+            bytes += all / batch.num_rows() * range.len();
             let batch = batch.slice(range.start, range.len()).project(&columns)?;
             rows += batch.num_rows();
             batches.push(batch);
-            if rows >= ROWS_AT_A_TIME || position + 1 == unit.ranges.len() {
+            let is_enough = rows >= ROWS_AT_A_TIME || bytes >= BYTES_AT_A_TIME;
+            if is_enough || position + 1 == unit.ranges.len() {
                 let batch = match &batches[..] {
                     [batch] => batch.clone(),
                     [first, ..] => concat_batches(first.schema_ref(), &batches)?,
@@ -307,7 +344,7 @@ async fn write_units(files: Arc<FileWriters>, units: Arc<Units>) -> Result<Vec<W
                 };
                 writer.write(batch).await?;
                 batches.clear();
-                rows = 0;
+                (rows, bytes) = (0, 0);
             }
         }
         written.extend(writer.finish().await?);

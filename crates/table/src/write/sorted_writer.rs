@@ -23,6 +23,7 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use super::demultiplexer::{lane_of, partition_values};
 use super::file_writer::FileWriters;
 use super::lock;
+use super::partition_buffer::compact;
 use super::partition_writer::RollingWriter;
 use super::transaction::WrittenFile;
 
@@ -40,6 +41,7 @@ pub(super) struct SortedWriter {
 impl SortedWriter {
     pub(super) fn try_new(
         files: &Arc<FileWriters>,
+        order: &[PhysicalSortExpr],
         context: &Arc<TaskContext>,
         lanes: usize,
     ) -> Result<Self> {
@@ -48,12 +50,11 @@ impl SortedWriter {
         let first = sink.first_partition_column();
         let partition_columns: Vec<usize> = (first..first + spec.len()).collect();
         let schema = sink.schema();
-        let order = sink.order()?;
         let mut senders = vec![];
         let mut written = vec![];
         for _ in 0..lanes.max(1) {
             let (sender, receiver) = mpsc::channel(2);
-            let sorted = sorted(&schema, &partition_columns, &order, receiver, context)?;
+            let sorted = sorted(&schema, &partition_columns, order, receiver, context)?;
             let lane = write_sorted(Arc::clone(files), sorted);
             written.push(SpawnedTask::spawn(lane));
             senders.push(sender);
@@ -79,7 +80,7 @@ impl SortedWriter {
             if rows.is_empty() {
                 continue;
             }
-            let rows = take_record_batch(&batch, &UInt32Array::from(rows))?;
+            let rows = compact(&take_record_batch(&batch, &UInt32Array::from(rows))?)?;
             // Why it has ended is what `finish` says.
             let sent = sender.send(Some(rows)).await;
             sent.map_err(|_| exec_datafusion_err!("the writer of sorted rows has ended"))?;

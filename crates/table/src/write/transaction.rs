@@ -97,14 +97,15 @@ impl Transaction {
     }
 
     /// Makes the files part of the table, in the place of those that are replaced: all of them or, when this fails,
-    /// none. It has to be polled to its end: [`Self::abort`] has no part in it any more.
+    /// none. It has to be polled to its end: [`Self::abort`] has no part in it any more, since `pending` is what
+    /// [`Self::take_pending`] has returned.
     pub(super) async fn commit(
         &self,
+        pending: Vec<Path>,
         files: &[WrittenFile],
         written: &[WrittenPartition],
         replaced: Option<&Replaced>,
     ) -> Result<()> {
-        let pending = self.take_pending();
         let committed = match replaced {
             None => self.commit_files(files, written, vec![], None).await,
             Some(replaced) => self.replace_files(files, written, replaced).await,
@@ -189,7 +190,8 @@ impl Transaction {
         created
     }
 
-    fn take_pending(&self) -> Vec<Path> {
+    /// The hidden files, which are the caller's to delete from now on.
+    pub(super) fn take_pending(&self) -> Vec<Path> {
         std::mem::take(&mut *lock(&self.pending))
     }
 
