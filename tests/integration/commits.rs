@@ -287,6 +287,10 @@ async fn repair_removes_what_killed_statements_have_left() {
         std::fs::create_dir_all(&old).unwrap();
         std::fs::write(old.join(".part-x-00000.csv.pending"), "id\n7\n").unwrap();
         std::fs::write(old.join(".other"), "").unwrap();
+        // What the store keeps of an upload in parts, and the lock of an overwrite.
+        std::fs::write(old.join(".part-x-00002.csv.pending#1"), "").unwrap();
+        std::fs::create_dir_all(root.join("_commits")).unwrap();
+        std::fs::write(root.join("_commits/overwrite.lock"), "x").unwrap();
         std::fs::create_dir_all(root.join("p=8")).unwrap();
         std::fs::write(root.join("p=8/.part-x-00001.csv.pending"), "").unwrap();
         let create = format!(
@@ -299,9 +303,11 @@ async fn repair_removes_what_killed_statements_have_left() {
         let repaired = ctx.partitioned_sql(&repair).await.unwrap();
         let repaired = repaired.collect().await.unwrap();
         let rows: usize = repaired.iter().map(|batch| batch.num_rows()).sum();
-        assert_eq!(rows, if is_removed { 2 } else { 0 }, "{grace_time}");
+        assert_eq!(rows, if is_removed { 3 } else { 0 }, "{grace_time}");
         let is_there = |path: &str| root.join(path).exists();
         assert_eq!(!is_there("p=7/q=x/.part-x-00000.csv.pending"), is_removed);
+        assert_eq!(!is_there("p=7/q=x/.part-x-00002.csv.pending#1"), is_removed);
+        assert_eq!(!is_there("_commits/overwrite.lock"), is_removed);
         assert_eq!(!is_there("p=8"), is_removed);
         // What is somebody else's stays.
         assert!(is_there("p=7/q=x/.other"));

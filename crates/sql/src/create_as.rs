@@ -56,15 +56,20 @@ pub(crate) async fn create_as(
              OVERWRITE"
         );
     }
-    let query = state.statement_to_plan(query).await?;
     let nothing = || LogicalPlanBuilder::empty(false).build();
-    if state
-        .schema_for_ref(name.clone())?
-        .table_exist(name.table())
-        && command.if_not_exists
-    {
-        return Ok(DataFrame::new(state.clone(), nothing()?));
+    let schema = state.schema_for_ref(name.clone())?;
+    match schema.table_exist(name.table()) {
+        true if command.if_not_exists => {
+            return Ok(DataFrame::new(state.clone(), nothing()?));
+        }
+        true => {
+            return exec_err!(
+                "table '{name}' already exists; DROP TABLE {name} first, or use INSERT INTO or IF NOT EXISTS"
+            );
+        }
+        false => {}
     }
+    let query = state.statement_to_plan(query).await?;
     command.schema = Arc::new(columns_of(query.schema())?);
     let directory = NewDirectory::make(&command.locations)?;
     if !create_and_register(state, &command).await? {
@@ -79,8 +84,10 @@ pub(crate) async fn create_as(
             Ok(written)
         }
         Err(error) => {
-            let schema = state.schema_for_ref(name.clone())?;
-            schema.deregister_table(name.table())?;
+            if let Err(left) = schema.deregister_table(name.table()) {
+                let left = left.strip_backtrace();
+                return Err(error.context(format!("the table '{name}' stays, since {left}")));
+            }
             Err(error)
         }
     }

@@ -1,15 +1,16 @@
 //! [`NewDirectory`]: the place of a table that a statement makes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::listing::ListingTableUrl;
 
-/// A directory of the local file system that was not there before. It is removed again unless something is in it, or
-/// it is kept.
+/// A directory of the local file system that was not there before. It is removed again, with those around it that were
+/// not there either, unless something is in it, or it is kept.
 #[derive(Debug)]
 pub(crate) struct NewDirectory {
-    path: PathBuf,
+    /// From the inside out.
+    paths: Vec<PathBuf>,
     is_kept: bool,
 }
 
@@ -29,12 +30,19 @@ impl NewDirectory {
         if url.scheme() != "file" || url.get_glob().is_some() || path.exists() {
             return Ok(None);
         }
+        if path.iter().any(|name| name == "~") {
+            return plan_err!(
+                "'{location}' does not exist; '~' is not expanded, so write the path of the home folder"
+            );
+        }
+        let new = path.ancestors().take_while(|path| !path.exists());
+        let paths = new.map(Path::to_owned).collect();
         std::fs::create_dir_all(&path).map_err(|error| {
             let context = format!("cannot make the directory '{location}'");
             DataFusionError::from(error).context(context)
         })?;
         Ok(Some(Self {
-            path,
+            paths,
             is_kept: false,
         }))
     }
@@ -48,8 +56,12 @@ impl NewDirectory {
 impl Drop for NewDirectory {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Fails when something is in it.
-            let _ = std::fs::remove_dir(&self.path);
+            for path in &self.paths {
+                // Fails when something is in it.
+                if std::fs::remove_dir(path).is_err() {
+                    return;
+                }
+            }
         }
     }
 }

@@ -273,7 +273,7 @@ impl Demultiplexer {
 
     /// Keeps rows of partitions that are not open, or has them sorted.
     async fn buffer(&mut self, rows: RecordBatch, codes: &[u32]) -> Result<()> {
-        let bytes = ChunkBuilder::bytes_of(&rows);
+        let bytes = self.chunk.bytes_of(&rows);
         if self.destinations.sorts() || !self.destinations.buffer.reserve(bytes) {
             self.sort_buffered().await?;
             return self.destinations.sorted()?.write(rows).await;
@@ -296,6 +296,7 @@ impl Demultiplexer {
         let Some(chunk) = chunk? else {
             return Ok(());
         };
+        self.destinations.buffer.release(bytes - chunk.bytes());
         match self.destinations.buffer.add(chunk) {
             None => Ok(()),
             Some(chunk) => self.sort(vec![chunk.rows.clone()], chunk.bytes()).await,

@@ -17,6 +17,7 @@ use datafusion::execution::object_store::DefaultObjectStoreRegistry;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::dml::InsertOp;
 use datafusion::physical_expr::LexRequirement;
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -131,7 +132,11 @@ impl FileWriters {
         let input = Arc::new(EmptyExec::new(Arc::clone(&schema)));
         let format = &self.format;
         // Parquet files say it in their metadata.
-        let order = LexRequirement::new(sink.order()?.into_iter().map(Into::into));
+        let order = sink.order()?.into_iter().take_while(|sort| {
+            let column = sort.expr.downcast_ref::<Column>();
+            column.is_some_and(|column| column.index() < schema.fields().len())
+        });
+        let order = LexRequirement::new(order.map(Into::into));
         let plan = format.create_writer_physical_plan(input, &sink.state, config, order);
         let plan = plan.await?;
         let meter = self.store.meter(&place.pending);

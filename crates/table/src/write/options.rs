@@ -20,7 +20,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// DuckDB and Hive have the same limit.
 const MAX_OPEN_PARTITIONS: ConnectorOption<usize> = ConnectorOption::new(
     "sink.max-open-partitions",
-    "how many partitions a statement writes to at the same time; rows of further ones are sorted first",
+    "how many partitions a statement writes to at the same time; rows of further ones are kept in memory, or sorted",
 )
 .with_default("100");
 

@@ -12,7 +12,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 use super::commits::ignore_missing;
 
 /// A lock that has not been renewed for so long is that of a statement that was killed.
-const TIMEOUT: TimeDelta = TimeDelta::minutes(5);
+pub(super) const TIMEOUT: TimeDelta = TimeDelta::minutes(5);
 
 /// How often a lock is renewed. The clocks of this machine and of the store may differ by what is left to the timeout.
 const RENEWAL: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ impl OverwriteLock {
         path: Path,
         owner: String,
     ) -> Result<Self> {
-        remove_abandoned(store, &path).await?;
+        remove_abandoned(store, &path, TIMEOUT).await?;
         let lock = Self {
             store: Arc::clone(store),
             path,
@@ -105,10 +105,14 @@ impl OverwriteLock {
     }
 }
 
-/// Removes the lock of a statement that was killed.
-pub(super) async fn remove_abandoned(store: &Arc<dyn ObjectStore>, path: &Path) -> Result<()> {
+/// Removes the lock of a statement that was killed: one that has not been renewed for so long.
+pub(super) async fn remove_abandoned(
+    store: &Arc<dyn ObjectStore>,
+    path: &Path,
+    timeout: TimeDelta,
+) -> Result<()> {
     match store.head(path).await {
-        Ok(lock) if Utc::now().signed_duration_since(lock.last_modified) > TIMEOUT => {
+        Ok(lock) if Utc::now().signed_duration_since(lock.last_modified) > timeout => {
             Ok(ignore_missing(store.delete(path).await)?)
         }
         Ok(_) | Err(object_store::Error::NotFound { .. }) => Ok(()),

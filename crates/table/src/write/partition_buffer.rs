@@ -9,7 +9,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, RecordBatchOption
 use datafusion::arrow::compute::{concat_batches, interleave_record_batch};
 use datafusion::arrow::row::{OwnedRow, Row};
 use datafusion::common::runtime::JoinSet;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::utils::memory::{RecordBatchMemoryCounter, get_record_batch_memory_size};
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryReservation};
@@ -147,6 +147,7 @@ pub(super) struct ChunkBuilder {
     batches: Vec<RecordBatch>,
     codes: Vec<u32>,
     bytes: usize,
+    counter: RecordBatchMemoryCounter,
     input: usize,
 }
 
@@ -159,9 +160,11 @@ impl ChunkBuilder {
         }
     }
 
-    /// How many bytes a batch takes.
-    pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
-        get_record_batch_memory_size(batch) + batch.num_rows() * size_of::<u32>()
+    /// How many bytes a further batch takes. Several can be slices of one.
+    pub(super) fn bytes_of(&mut self, batch: &RecordBatch) -> usize {
+        let before = self.counter.memory_usage();
+        self.counter.count_batch(batch);
+        self.counter.memory_usage() - before + batch.num_rows() * size_of::<u32>()
     }
 
     /// Adds rows, with the partition of each and what they take.
@@ -193,6 +196,7 @@ impl ChunkBuilder {
             codes,
             bytes,
             input,
+            ..
         } = std::mem::replace(self, Self::of_input(self.input));
         let Some(last) = codes.iter().max() else {
             return Ok(None);
@@ -223,10 +227,12 @@ impl ChunkBuilder {
             }
         }
         let batches: Vec<&RecordBatch> = batches.iter().collect();
+        let rows = compact(&interleave_record_batch(&batches, &order)?)?;
         Ok(Some(Chunk {
-            rows: compact(&interleave_record_batch(&batches, &order)?)?,
+            // What is reserved, or less.
+            bytes: bytes.min(get_record_batch_memory_size(&rows)),
+            rows,
             ends,
-            bytes,
             input,
         }))
     }

@@ -158,6 +158,10 @@ fn strftime(pattern: &str) -> Result<String> {
         let end = rest.find(|c| c != first).unwrap_or(rest.len());
         let (run, behind) = rest.split_at(end);
         rest = behind;
+        if first == '%' {
+            format.push_str(&run.replace('%', "%%"));
+            continue;
+        }
         format.push_str(match run {
             "yyyy" => "%Y",
             "yy" => "%y",
@@ -177,7 +181,6 @@ fn strftime(pattern: &str) -> Result<String> {
                      H, mm, m, ss and s"
                 );
             }
-            "%" => "%%",
             other => other,
         });
     }
@@ -194,6 +197,7 @@ mod tests {
             ("yyyy", Some("%Y")),
             ("yyyyMMdd", Some("%Y%m%d")),
             ("yyyy-M-d H:m:s", Some("%Y-%-m-%-d %-H:%-M:%-S")),
+            ("dd%%", Some("%d%%%%")),
             ("MMM", None),
             ("yyyy'T'", None),
             ("Q", None),
