@@ -184,8 +184,12 @@ async fn one_table_over_several_locations() {
     GET /new/p=2/f.csv
     GET /old/p=2/f.csv
     LIST /new/ (delimiter)
+    LIST /new/_commits/
+    LIST /new/_commits/
     LIST /new/p=2/
     LIST /old/ (delimiter)
+    LIST /old/_commits/
+    LIST /old/_commits/
     LIST /old/p=2/
     ");
 
