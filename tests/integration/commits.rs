@@ -249,6 +249,42 @@ async fn a_query_does_not_mix_the_states_of_a_table() {
     }
 }
 
+/// A file that is deleted between its listing and its reading is no file of a wrong format.
+#[tokio::test]
+async fn a_file_that_is_gone_is_a_reason_to_run_the_query_again() {
+    for format in ["PARQUET", "CSV", "JSON"] {
+        let fixture = Fixture::new();
+        let options = match format {
+            "CSV" => "'has_header' 'true'",
+            _ => "'partition.layout' 'hive'",
+        };
+        let declared = fixture.declare("id BIGINT, p INT", format, "p", options);
+        declared.await.unwrap();
+        let insert = "INSERT INTO t VALUES (1, 1), (2, 2)";
+        fixture.run(insert).await.unwrap();
+        let faulty = FaultyStore::new(Arc::clone(fixture.lake.store()));
+        let gate = Gate::new();
+        faulty.inject(Fault::hold(&gate, |request| {
+            request.kind == RequestKind::Get
+        }));
+        let lake = fixture.lake.clone().with_store(Arc::new(faulty));
+        lake.register(&fixture.ctx);
+        let ctx = fixture.ctx.clone();
+        let query = async move { ctx.sql("SELECT id FROM t").await?.collect().await };
+        let running = SpawnedTask::spawn(query);
+        while gate.held() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        for key in keys(&fixture).await {
+            let path = Path::parse(key).unwrap();
+            fixture.lake.store().delete(&path).await.unwrap();
+        }
+        gate.open();
+        let error = running.await.unwrap().unwrap_err().strip_backtrace();
+        assert_mentions(&error, &["replaced or deleted", "run the query again"]);
+    }
+}
+
 /// Files without a record, and a table that is registered when its files have their names.
 #[tokio::test]
 async fn new_partitions_are_registered_by_whoever_finishes_a_commit() {

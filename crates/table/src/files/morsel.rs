@@ -54,7 +54,9 @@ fn is_missing(error: &DataFusionError) -> bool {
         }
         cause = error.source();
     }
-    false
+    // DataFusion keeps the text alone of an error about the metadata of a Parquet file.
+    let text = error.strip_backtrace();
+    text.contains("Failed to fetch metadata") && text.contains("not found")
 }
 
 /// The name of a file, kept by whatever is still going to read it.
